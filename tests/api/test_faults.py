@@ -147,7 +147,7 @@ def test_an_exception_of_the_engine_is_a_fault(home: Path) -> None:
     with opened_chain() as bench, Archive(home) as archive:
         whole = task_engine(bench)
         partly = author_partly(whole.graph, faulty_author)
-        engine = TaskEngine(whole.graph, partly.authored, whole.source, partly.given_up, partly.why)
+        engine = TaskEngine(whole.graph, partly.authored, whole.source, whole.programs, partly.given_up, partly.why)
         task, plan = bench.handle.task, new_run(bench.handle.task, ("cpu",), budget=1, seed=1)
         source = EngineSource(
             partly.authored.space, lambda c: faulty_author(whole.graph, c).program, base={GIVEN_UP: partly.given_up}

@@ -59,7 +59,7 @@ def test_a_missing_file_is_bad_input(zygote, tmp_path):
 def test_the_handle_survives_its_host(load):
     handle = load("linear_gelu")
     before = handle.inputs("given", 3)
-    handle._session.close()
+    handle._host._session.close()
     after = handle.inputs("given", 3)
     assert before[0].storage.tobytes() == after[0].storage.tobytes()
 

@@ -3,8 +3,8 @@
 from task_files import FILES
 
 from hipwright.task import open_task
-from hipwright.task.handle import NUMBERED
 from hipwright.task.host import prepared
+from hipwright.task.reference_host import NUMBERED
 from hipwright.tensors import Tree
 
 
@@ -26,7 +26,7 @@ def test_a_forward_that_writes_to_its_parameters_begins_anew(load):
 def test_a_state_is_sent_once_and_again_where_the_host_has_lost_it(load, monkeypatch):
     handle = load("linear_gelu")
     sent: list[bool] = []
-    ask = handle._ask
+    ask = handle._host.ask
 
     def counted(method: str, header: dict, bundle: Tree):
         sent.append(bundle[1] is not None)
@@ -34,7 +34,7 @@ def test_a_state_is_sent_once_and_again_where_the_host_has_lost_it(load, monkeyp
 
     inputs, states = handle.inputs("given", 0), [handle.init_state(0) for _ in range(2)]
     first = handle.reference(inputs, states[0])[0]
-    monkeypatch.setattr(handle, "_ask", counted)
+    monkeypatch.setattr(handle._host, "ask", counted)
     assert same(handle.reference(inputs, states[0])[0], first) and sent == [False]
     handle.reference(inputs, states[1])
     assert sent == [False, True]
@@ -48,7 +48,7 @@ def test_many_states_do_not_pile_up(zygote):
         inputs = handle.inputs("given", 0)
         states = [handle.init_state(number) for number in range(NUMBERED + 3)]
         wanted = [handle.reference(inputs, state)[0] for state in states]
-        assert len(handle._numbered) == NUMBERED
+        assert len(handle._host._numbered) == NUMBERED
         for state, want in zip(states, wanted, strict=True):
             assert same(handle.reference(inputs, state)[0], want)
 

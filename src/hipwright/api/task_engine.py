@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import msgspec
 
 from hipwright.capture.graph import Graph
 from hipwright.capture.random_operators import draws_numbers
-from hipwright.engine import explain, write
 from hipwright.engine.authoring import Authored, any_length, author, loop_steps
 from hipwright.engine.knobs import CDNA4, DEFAULT, GIVEN_UP, PLAIN_PLAN, SPLIT
 from hipwright.engine.partly import author_partly
@@ -26,16 +25,50 @@ from hipwright.machine import Workbench
 from hipwright.records import Evaluation, Program
 from hipwright.search import EngineSource
 from hipwright.search.fallback import Fallback
+from hipwright.search.operators import complete
 from hipwright.targets import CPU, GFX950, NVIDIA, TARGETS
 from hipwright.task.handle import TaskHandle
 from hipwright.task.sizes import SharedSize
 
+_KEPT = 8
+"""Programs with what is known of them: a network's are some megabytes."""
 _FEWER = 4
 """How many steps fewer than the length a loop may have."""
 _MOST_ELEMENTS = 1 << 22
 _LONG = 2000
 """Nodes from which on the graph may have been captured as long ones are: then so is the other."""
 _LENGTHS = (19, 23, 29, 31, 37)
+
+
+class KeptPrograms:
+    """What the engine writes for one graph, the latest kept: one program is asked for by its text, by its kernels and
+    once more where a run ends, and a deep network's takes seconds.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._kept: OrderedDict[bytes, Authored] = OrderedDict()
+
+    def authored(self, choices: Mapping[str, Any]) -> Authored:
+        """As `engine.author` of the graph."""
+        key = msgspec.json.encode(choices, order="sorted")
+        made = self._kept.pop(key, None) or author(self.graph, choices)
+        self.keep(choices, made)
+        return made
+
+    def keep(self, choices: Mapping[str, Any], made: Authored) -> None:
+        """Keeps what was written by these choices."""
+        self._kept[msgspec.json.encode(choices, order="sorted")] = made
+        while len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+
+    def write(self, choices: Mapping[str, Any]) -> Program:
+        """The program by these choices."""
+        return self.authored(choices).program
+
+    def explain(self, choices: Mapping[str, Any]) -> dict[str, Any]:
+        """What became of each operator of the graph by these choices (`Authored.explanation`)."""
+        return self.authored(choices).explanation
 
 
 @dataclass(frozen=True)
@@ -45,6 +78,7 @@ class TaskEngine:
     graph: Graph
     authored: Authored  # by the engine's own choices
     source: EngineSource
+    programs: KeptPrograms
     given_up: str = ""  # operators at which the engine failed, which stay library calls
     errors: tuple[str, ...] = ()
 
@@ -55,12 +89,12 @@ class TaskEngine:
     def library_form(self) -> Program | None:
         """The module's own library calls, without kernels; None where the engine fails at that too."""
         with contextlib.suppress(Exception):
-            return write(self.graph, {GIVEN_UP: PLAIN_PLAN})
+            return self.programs.write({GIVEN_UP: PLAIN_PLAN})
         return None
 
     def explanation(self, choices: Mapping[str, Any]) -> dict[str, Any]:
         """The kernels of the program by these choices, and the operators left to the library (`engine.explain`)."""
-        return explain(self.graph, choices) if choices else self.authored.explanation
+        return self.programs.explain(choices) if choices else self.authored.explanation
 
     def tuned(self, cache: TuningCache, bench: Workbench) -> Tuned | None:
         """The cached choices for this graph: measured on these GPUs, or estimated for the same AMD targets."""
@@ -96,10 +130,12 @@ def task_engine(bench: Workbench) -> TaskEngine:
     doing("writing the first program")
     measured = _measured_choices(bench)
     made = author_partly(graph, lambda graph, choices: author(graph, {**measured, **choices}))
-    fallback = Fallback(partial(explain, graph), [n.name for n in graph.nodes if n.op != "getitem"])
     base = {**measured, **({GIVEN_UP: made.given_up} if made.given_up else {})}
-    source = EngineSource(made.authored.space, partial(write, graph), fallback, base)
-    return TaskEngine(graph, made.authored, source, made.given_up, made.why)
+    programs = KeptPrograms(graph)
+    programs.keep(complete(made.authored.space, base), made.authored)  # defaults that are named are those of no choice
+    fallback = Fallback(programs.explain, [n.name for n in graph.nodes if n.op != "getitem"])
+    source = EngineSource(made.authored.space, programs.write, fallback, base)
+    return TaskEngine(graph, made.authored, source, programs, made.given_up, made.why)
 
 
 def _measured_choices(bench: Workbench) -> dict[str, Any]:

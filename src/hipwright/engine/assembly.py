@@ -15,7 +15,7 @@ from hipwright.engine.fuse.groups import Group
 from hipwright.engine.fuse.recompute import recompute
 from hipwright.engine.fuse.row_tiles import RowTiles
 from hipwright.engine.fuse.schedule import Scheduler
-from hipwright.engine.group_kernels import GroupKernels, numels, small_step
+from hipwright.engine.group_kernels import GroupKernels, numels
 from hipwright.engine.knobs import Choice, Value
 from hipwright.engine.layout.decisions import Decisions
 from hipwright.engine.lower.values import LibraryCall
@@ -108,7 +108,7 @@ class ProgramAssembly:
         read = {r for s in steps if isinstance(s.what, Group) for r in s.reads}
         read |= {r for s in steps if isinstance(s.what, LoopCall) for r in s.what.read_by_kernels}
         writer.inputs(read)
-        ordered = order(steps, lambda step: small_step(lowered, step))
+        ordered = order(steps, groups.small)
         reusable = ReusableTensors(lowered, ordered)
         in_place = bool(self.choices.get("in_place", True))  # nothing to search for, so not in `space`
         for step in ordered:

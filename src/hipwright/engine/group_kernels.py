@@ -147,6 +147,18 @@ class GroupKernels:
         dtypes = self.dtypes | {name: t.dtype for name, t in temporaries.items()}
         kernel.moves = sum(moved(self.c, kernel, numels, dtypes))
 
+    def small(self, step: PlanStep) -> bool:
+        """Whether a step is a kernel that moves little (plan/joining.py); in place it writes a part alone."""
+        if not isinstance(step.what, Group):
+            return False
+        in_place = {item.name for item in step.what.items if item.target}
+        known = [name for name in (step.reads | step.provides) - in_place if name in self.numels]
+        return is_small(sum(self._bytes(name) for name in known))
+
+    def _bytes(self, name: str) -> int:
+        """Bytes of a tensor at the captured sizes."""
+        return self.c.hint(self.numels[name]) * ITEM_BYTES.get(self.dtypes[name], 1)
+
     def _by_parts(self, group: Group, stores: dict[str, tuple[str, str]], name: str) -> bool:
         """Whether a thread computes the same columns of every part of a concatenated row; then the group is changed."""
         parts = parts_of(self.c, group) if group.kind == "fused" else None
@@ -168,16 +180,6 @@ def numels(lowered: Lowered) -> dict[str, Ix]:
     """The number of elements of every tensor in memory."""
     out = {name: product(lowered.context.shape(meta)) for name, meta in lowered.metas.items()}
     return out | {i.name: product(i.shape) for i in lowered.items}
-
-
-def small_step(lowered: Lowered, step: PlanStep) -> bool:
-    """Whether a step is a kernel that moves little (plan/joining.py); of what it writes in place a part is written."""
-    if not isinstance(step.what, Group):
-        return False
-    in_place = {item.name for item in step.what.items if item.target}
-    c, sizes, types = lowered.context, numels(lowered), dtypes(lowered)
-    known = [name for name in (step.reads | step.provides) - in_place if name in sizes]
-    return is_small(sum(c.hint(sizes[name]) * ITEM_BYTES.get(types[name], 1) for name in known))
 
 
 def _pointwise(group: Group, body: Body, planner: PointwisePlanner) -> tuple[EmittedKernel, str]:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import count
 from math import inf
 from pathlib import Path
 from types import TracebackType
@@ -16,8 +13,9 @@ from typing import Any, Literal, Self
 from hipwright.errors import BadInput, TaskError
 from hipwright.held import HeldFrom, ReferenceElsewhere, held
 from hipwright.records import Task, TensorSpec, TolerancePolicy, Workload
-from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
+from hipwright.sandbox import Limits, Zygote
 from hipwright.task.kinds import check_kind, with_sibling
+from hipwright.task.reference_host import ReferenceHost
 from hipwright.task.sizes import Shapes, SharedSize
 from hipwright.tensors import HostTensor, Tree, leaves
 
@@ -45,11 +43,7 @@ class Outline:
         return [*(leaf for leaf in found if isinstance(leaf, TensorSpec)), *self.outputs]
 
 
-_SERVICE = "hipwright.task.host.server:TaskHost"
-NUMBERED = 16
-"""States that are not sent again: a verification has three, and each of them nudged in three ways."""
 _LIMITS = Limits(wall_s=120.0, memory_mb=16384)
-_HOST_CPU_S = 24 * 3600.0
 
 
 def open_task(
@@ -90,34 +84,25 @@ def open_source(name: str, source: str, zygote: Zygote) -> TaskHandle:
 class TaskHandle:
     """A loaded task. A context manager; usable from several threads, one call at a time; nothing is cached.
 
-    The host is one session. One that dies or exceeds its time is replaced by the next call; the call itself raises
-    TaskError, because only the task's code runs there.
+    Its code runs in a process of its own (`reference_host`), long runs of the reference in two.
     """
 
     def __init__(self, name: str, source: str, zygote: Zygote, limits: Limits, tolerance: TolerancePolicy) -> None:
-        self._name = name
-        self._source = source
-        self._zygote = zygote
-        # one host serves the whole task: its time is limited call by call, by the wall clock
-        self._limits = Limits(wall_s=limits.wall_s, cpu_s=_HOST_CPU_S, memory_mb=limits.memory_mb)
-        self._session: Session | None = None
-        self._lock = threading.RLock()
-        self._numbered: OrderedDict[int, tuple[int, Tree]] = OrderedDict()  # states and their numbers, by id
-        self._numbers = count()
+        self._host, self._second = (ReferenceHost(name, source, zygote, limits) for _ in range(2))
         self.slow = False
         """Whether every run of the reference takes seconds for its parameters alone."""
         self.most_outputs = inf  # elements of outputs above which a workload of its own is judged on a device alone
         self._elsewhere: ReferenceElsewhere | None = None
         self._runs_elsewhere = False  # whether a run there has succeeded
         try:
-            reply = self._ask("describe")[0]
+            reply = self._host.ask("describe")[0]
             found = reply["workloads"]
             self._operations: dict[str, float | None] = reply["operations"]
             self._outputs: dict[str, int] = reply["outputs"]
             self.parameter_bytes = int(reply["parameter_bytes"])
             self.written = tuple(map(str, reply["written"]))  # inputs that forward writes to, by path
             with contextlib.suppress(TaskError):  # too slow for trying other shapes
-                found = found + self._ask("derived")[0]["workloads"]
+                found = found + self._host.ask("derived")[0]["workloads"]
         except BaseException:
             self.close()
             raise
@@ -132,11 +117,9 @@ class TaskHandle:
         self.close()
 
     def close(self) -> None:
-        """Ends the host."""
-        with self._lock:
-            if self._session is not None:
-                self._session.close()
-                self._session = None
+        """Ends the hosts."""
+        self._host.close()
+        self._second.close()
 
     # ---------------------------------------------------------------- what there is to run on
 
@@ -149,7 +132,7 @@ class TaskHandle:
 
         Raises KeyError for an unknown workload.
         """
-        return self._ask("inputs", {"workload": self._workloads[workload].to_dict(), "seed": seed})[1]
+        return self._host.ask("inputs", {"workload": self._workloads[workload].to_dict(), "seed": seed})[1]
 
     def init_state(self, seed: int) -> Tree:
         """The state table (hipwright.task.host.state) of a Model constructed under `seed`.
@@ -164,7 +147,7 @@ class TaskHandle:
                 if self._runs_elsewhere:
                     raise
             self._elsewhere = None
-        return self._ask("init_state", {"seed": seed})[1]
+        return self._host.ask("init_state", {"seed": seed})[1]
 
     def delegate(self, elsewhere: ReferenceElsewhere, from_: HeldFrom) -> None:
         """Makes states elsewhere from now on, and runs the reference on them, where parameters are large or runs long.
@@ -184,7 +167,7 @@ class TaskHandle:
 
     def init_inputs(self, seed: int) -> list[Any]:
         """The arguments that Model is constructed with. Raises TaskError where they are more than plain values."""
-        found: list[Any] = self._ask("init_inputs", {"seed": seed})[0]["arguments"]
+        found: list[Any] = self._host.ask("init_inputs", {"seed": seed})[0]["arguments"]
         return found
 
     def derive(self, limit_elements: int) -> Workload | None:
@@ -193,7 +176,7 @@ class TaskHandle:
         Ranks and stride patterns are kept; sizes are odd where the reference allows. `inputs` accepts its name from
         then on.
         """
-        plain = self._ask("smaller", {"limit": limit_elements})[0]["workload"]
+        plain = self._host.ask("smaller", {"limit": limit_elements})[0]["workload"]
         if plain is None:
             return None
         workload = Workload.from_dict(plain)
@@ -206,7 +189,7 @@ class TaskHandle:
         First one size is kept, the largest first; then all but one.
         """
         with contextlib.suppress(TaskError):  # too slow for trying other shapes
-            found = self._ask("held", {"part": part})[0]["workloads"]
+            found = self._host.ask("held", {"part": part})[0]["workloads"]
             if found is not None:
                 workloads = [Workload.from_dict(plain) for plain in found]
                 return [self._workloads.setdefault(one.name, one) for one in workloads]
@@ -215,7 +198,7 @@ class TaskHandle:
     def free_sizes(self) -> tuple[Shapes, list[SharedSize]]:
         """The first workload's shapes, and the sizes in them that the reference lets change; none where it is slow."""
         with contextlib.suppress(TaskError):
-            found = self._ask("space")[0]
+            found = self._host.ask("space")[0]
             symbols = [SharedSize(size, tuple(map(tuple, places))) for size, places in found["symbols"]]
             return tuple(map(tuple, found["given"])), symbols
         return (), []
@@ -226,7 +209,7 @@ class TaskHandle:
         No workload where those are more than `limit`; 0 elements where the reference refuses the shapes.
         """
         with contextlib.suppress(TaskError):
-            reply = self._ask("accepted", {"shapes": shapes, "limit": limit})[0]
+            reply = self._host.ask("accepted", {"shapes": shapes, "limit": limit})[0]
             if reply["workload"] is None:
                 return None, reply["elements"]
             workload = Workload.from_dict(reply["workload"])
@@ -244,6 +227,7 @@ class TaskHandle:
         close: str = "",
         draw: int | None = None,
         rounding: tuple[int, float] | None = None,
+        apart: bool = False,
     ) -> tuple[Tree, dict[str, HostTensor], Mapping[str, Any]]:
         """(outputs, buffers and by path written inputs afterwards, info) of the reference on `inputs` and `state`.
 
@@ -252,16 +236,19 @@ class TaskHandle:
         float64 too, random operators draw in the dtypes that the module itself gives them. close: the narrowest float
         dtype of the task; indices in float64 outputs that were chosen among elements equal up to its rounding are then
         out of range (modes/ties.py). rounding: (seed, how many roundings) by which the results of sums are moved in
-        float64 (modes/rounded_sums.py); needs `close`. info: seconds; random (it draws from torch's generator, or
-        another seed gives other outputs); host_random (other outputs by Python's or NumPy's generator); seeds_itself
-        (torch's generator is the same afterwards under every seed); generator (digest of torch's generator afterwards,
-        "" where the outputs are the same under another seed); aliases: [output leaf, "inputs[0]" | "params.weight" |
-        "buffers.x" | earlier output] that share memory; mutated_inputs: paths of inputs that it writes to;
+        float64 (modes/rounded_sums.py); needs `close`. apart: in a second host, beside another call; not where it draws
+        numbers or writes to inputs, which its own dtypes' run in the same host shows.
+
+        info: seconds; random (it draws from torch's generator, or another seed gives other outputs); host_random (other
+        outputs by Python's or NumPy's generator); seeds_itself (torch's generator is the same afterwards under every
+        seed); generator (digest of torch's generator afterwards, "" where the outputs are the same under another seed);
+        aliases: [output leaf, "inputs[0]" | "params.weight" | "buffers.x" | earlier output] that share memory;
+        mutated_inputs: paths of inputs that it writes to;
         reference_dtype: "native" where float64 does not run. Raises TaskError where forward raises or takes too long.
         """
         header: dict[str, Any] = {"dtype": dtype, "close": close, **({} if draw is None else {"seed": draw})}
         header |= {} if rounding is None else {"rounding": rounding}
-        outputs, buffers, info = self._ask_run(header, inputs, state)
+        outputs, buffers, info = self._ask_run(header, inputs, state, apart=apart)
         return outputs, buffers, info
 
     def special(self, inputs: Tree, state: Tree) -> dict[str, Any]:
@@ -269,8 +256,8 @@ class TaskHandle:
         told = self._ask_run({"dtype": "native", "close": "", "special": True}, inputs, state)[2]
         return dict(told["special"])
 
-    def _ask_run(self, header: dict[str, Any], inputs: Tree, state: Tree) -> Any:
-        """The reply to "run", of the process that holds the state. A state is sent once, as long as a host keeps it."""
+    def _ask_run(self, header: dict[str, Any], inputs: Tree, state: Tree, *, apart: bool = False) -> Any:
+        """The reply to "run", of the process that holds the state."""
         if self._elsewhere is not None and held(state) is not None:
             try:
                 told = self._elsewhere.run(header, inputs, state)
@@ -284,18 +271,7 @@ class TaskHandle:
                 self._elsewhere = None
             if not self._runs_elsewhere:
                 self._elsewhere = None
-        with self._lock:
-            known, place = None, id(state)
-            if place not in self._numbered:
-                self._numbered[place], known = (next(self._numbers), state), state  # kept alive: its id is its own
-            self._numbered.move_to_end(place)
-            if len(self._numbered) > NUMBERED:
-                self._numbered.popitem(last=False)
-            header = {**header, "token": self._numbered[place][0]}
-            reply, told = self._ask("run", header, [inputs, known])
-            if reply.get("unknown_state"):
-                told = self._ask("run", header, [inputs, state])[1]
-            return told
+        return (self._second if apart else self._host).run(header, inputs, state)
 
     def capture(self, workload: str = "given", *, long: int | None = None) -> dict[str, Any]:
         """The engine's graph (hipwright.capture.forward) on a workload. Raises TaskError if it cannot be captured.
@@ -303,7 +279,7 @@ class TaskHandle:
         long: calls from which on a graph is captured as long ones are (capture/long_graphs.py).
         """
         asked = {"workload": self._workloads[workload].to_dict(), "long": long}
-        graph: dict[str, Any] = self._ask("capture", asked)[1]
+        graph: dict[str, Any] = self._host.ask("capture", asked)[1]
         return graph
 
     def outline(self, workload: str = "given") -> Outline:
@@ -311,7 +287,7 @@ class TaskHandle:
 
         Raises TaskError where it neither runs on shapes alone nor has shapes small enough to run on values.
         """
-        reply, (inputs, state) = self._ask("outline", {"workload": self._workloads[workload].to_dict()})
+        reply, (inputs, state) = self._host.ask("outline", {"workload": self._workloads[workload].to_dict()})
         outputs = tuple(map(TensorSpec.from_dict, reply["outputs"]))
         return Outline(Workload.from_dict(reply["workload"]), reply["how"], reply["ops"], inputs, state, outputs)
 
@@ -322,29 +298,3 @@ class TaskHandle:
     def output_elements(self, workload: str) -> int:
         """Elements of all outputs of one forward; 0 for a derived workload."""
         return self._outputs.get(workload, 0)
-
-    # ---------------------------------------------------------------- the host
-
-    def _ask(
-        self, method: str, header: dict[str, Any] | None = None, bundle: Tree = None
-    ) -> tuple[dict[str, Any], Tree]:
-        with self._lock:
-            try:
-                if self._session is None or not self._session.alive:
-                    init = {"name": self._name, "source": self._source}
-                    self._session = self._zygote.session(_SERVICE, init, limits=self._limits)
-                return self._session.call(method, header, bundle, timeout_s=self._limits.wall_s)
-            except (WorkerDied, WorkerTimeout, RemoteFailure) as error:
-                raise self._blame(error) from error
-
-    def _blame(self, error: WorkerDied | WorkerTimeout | RemoteFailure) -> TaskError:
-        if isinstance(error, RemoteFailure):
-            return TaskError(f"{self._name}: {error.message}", evidence=error.evidence)
-        phase = error.note.get("phase", "running") if isinstance(error.note, dict) else "running"
-        if isinstance(error, WorkerTimeout):
-            return TaskError(
-                f"{self._name}: {phase} took longer than {self._limits.wall_s:g} s",
-                hint="give get_input_groups() with smaller inputs",
-                evidence=error.evidence,
-            )
-        return TaskError(f"{self._name}: {phase}: {error.message}", evidence=error.evidence)

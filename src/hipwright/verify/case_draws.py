@@ -245,24 +245,46 @@ class CaseDraws:
             return _Attempt("exact", state=WHOLE), _Attempt("normal", state=OTHER)
         return (_Attempt(family),)
 
+    def drawn_values(self, workload: str, family: str) -> Expected | None:
+        """What the reference gives on the inputs of a family, without budgets; None where it refuses them. Drawn as on
+        the first workload, as far as the family was drawn there.
+        """
+        attempts = self._attempts(family)
+        attempt = attempts[self._suited.get(family, len(attempts) - 1)]
+        try:
+            inputs = self._inputs(workload, family, attempt)
+            return self._expectations.drawing(self._draw(workload, family)).values(inputs, self._state(attempt.state))
+        except HipwrightError as error:
+            if isinstance(error, InfrastructureError):
+                raise
+            return None
+
+    def _draw(self, workload: str, family: str) -> int | None:
+        """The seed of torch's generator just before a call; None where the reference draws no numbers."""
+        return self._seed("draw", workload, family) if self.side_effects.draws else None
+
+    def _inputs(self, workload: str, family: str, attempt: _Attempt, again: int | None = None) -> Tree:
+        """The inputs of one attempt; `again`: those of another draw of their kind."""
+        if again is None:
+            base, seed = self._base(workload, family), (self.seed or 0) + (family == MUTATED)
+        else:
+            base = self.handle.inputs(workload, self._seed("again", workload, family, again))
+            seed = self._seed("again", again)
+        if family in ("given", *TRIALS):
+            return base
+        domain = replace(self._domain(workload), large=attempt.large)
+        return draws.make(base, attempt.values, domain, seed, workload, self.special)
+
     def _attempt(self, workload: str, family: str, attempt: _Attempt) -> VerificationCase:
-        seed = self._seed("inputs", workload, family)
-        inputs, state = self._base(workload, family), self._state(attempt.state)
+        seed, form = self._seed("inputs", workload, family), attempt.values
         own_draw = family in ("given", *TRIALS)
-        domain, form = self._domain(workload), attempt.values
-
-        def drawn(base: Tree, seed: int) -> Tree:
-            return draws.make(base, form, replace(domain, large=attempt.large), seed, workload, self.special)
-
-        if not own_draw:
-            inputs = drawn(inputs, (self.seed or 0) + (family == MUTATED))
-        draw = self._seed("draw", workload, family) if self.side_effects.draws else None
+        inputs, state = self._inputs(workload, family, attempt), self._state(attempt.state)
+        draw = self._draw(workload, family)
         blank = VerificationCase(workload, family, seed, inputs, state, Expected({}), draw=draw)
         expectations = self._expectations.drawing(draw)
 
         def redraw(number: int) -> Tree:
-            other = self.handle.inputs(workload, self._seed("again", workload, family, number))
-            return other if own_draw else drawn(other, self._seed("again", number))
+            return self._inputs(workload, family, attempt, again=number)
 
         try:
             if form == "exact":

@@ -4,9 +4,12 @@ inputs nudged in several ways.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +20,8 @@ from hipwright.task import TaskHandle
 from hipwright.task.nudges import NUDGES, Nudge
 from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
 from hipwright.verify import inputs as draws
-from hipwright.verify.expected import F64, Expected, IndexRule, Rule, rules
+from hipwright.verify.expected import F64, Expected, IndexRule, Rule, rules, zip_rules
+from hipwright.verify.inputs.exactness import all_exact, whole_numbers
 from hipwright.verify.inputs.written import buffers_of, is_input, raw_bits, state_before, state_name, stays
 from hipwright.verify.sequences.carried_state import BuffersAfter, ReferenceStates, same_bits
 from hipwright.verify.tolerance import (
@@ -32,6 +36,8 @@ from hipwright.verify.tolerance import (
 
 # leaves of at most so many elements take the baseline's error from so many further draws
 FEW_ELEMENTS, REDRAWS = 32, 6
+# forwards from which on BESIDE nudged runs are made beside the other runs of a case
+LONG_RUN_S, BESIDE = 0.05, 2
 NATIVE_SLACK = 2.0  # factor on c where the expectation is the baseline itself
 
 
@@ -105,14 +111,12 @@ class Expectations:
         native, after, info = self._reference(inputs, state, dtype="native")
         aliases = alias_pairs(info)
         if self.policy.mode == "kernelbench":
-            tree = _zip_rules("output", (native,), lambda p, n: kernelbench_rule(p, n, self.policy))
+            tree = zip_rules("output", (native,), lambda p, n: kernelbench_rule(p, n, self.policy))
             kept = {path: kernelbench_rule(state_name(path), t, self.policy) for path, t in after.items()}
             made = Expected({"outputs": tree, "buffers": kept}, aliases, generator=self._generator(info))
             return made, BuffersAfter(buffers_of(after), buffers_of(after), ())
         close = narrowest(inputs, state)  # equals in a computed tensor: the nudge may move them apart again
-        exact, exact_after, exact_info = self._reference(inputs, states.exact, close=close)
-        dtype = str(exact_info.get("reference_dtype", "float64"))
-        runs = self._on_nudged(inputs, states, exact, exact_after, native_only=dtype == "native", still=still)
+        exact, exact_after, dtype, runs = self._in_float64(inputs, states, info, close, still)
         weights = tensor_leaves(state["params"])
         # without float64 the baseline is its own expectation, so its error is unknown
         c = self.policy.c * (NATIVE_SLACK if dtype == "native" else 1.0)
@@ -125,7 +129,7 @@ class Expectations:
                 path, n, e, m, c=c, reduction=length, redrawn=redrawn.get(id(n)), near_constant=near_constant
             )
 
-        tree = _zip_rules("output", (native, exact, *(one.outputs for one in runs)), rule)
+        tree = zip_rules("output", (native, exact, *(one.outputs for one in runs)), rule)
         tree = _with_gather(tree, [t.to_f64() for t in tensor_leaves(inputs) if t.is_float])
 
         def state_rule(path: str, before: HostTensor) -> Rule:
@@ -144,6 +148,16 @@ class Expectations:
         left = (buffers_of(one) for one in (after, exact_after, *(one.after for one in runs)))
         return found, BuffersAfter(next(left), next(left), tuple(left))
 
+    def values(self, inputs: Tree, state: Tree) -> Expected:
+        """What the fp64 reference gives and leaves, without budgets: a result to compare others' rules with."""
+        outputs, after, info = self._reference(inputs, state, close=narrowest(inputs, state))
+
+        def value(path: str, leaf: HostTensor) -> Rule:
+            return Rule(path=path, spec=leaf.spec, expected=leaf.to_f64() if leaf.is_float else leaf.bits())
+
+        buffers = {path: value(state_name(path), leaf) for path, leaf in after.items()}
+        return Expected({"outputs": zip_rules("output", (outputs,), value), "buffers": buffers}, alias_pairs(info))
+
     def exact(self, inputs: Tree, state: Tree) -> Expected | None:
         """The expectation where no honest program rounds: the native result is the rounded fp64 one, to the bit.
 
@@ -156,18 +170,18 @@ class Expectations:
         native, after, info = self._reference(inputs, state, dtype="native")
         exact, exact_after, told = self._reference(inputs, state, close=narrowest(inputs, state))
         exact_after = {path: exact_after[path] for path in after if path in exact_after}
-        if told.get("reference_dtype", "float64") != "float64" or not _all_exact((native, after), (exact, exact_after)):
+        if told.get("reference_dtype", "float64") != "float64" or not all_exact((native, after), (exact, exact_after)):
             return None
         pairs = zip(tensor_leaves((native, after)), tensor_leaves((exact, exact_after)), strict=True)
-        if not all(_whole(leaf.to_f64(), mine.dtype, inputs) for mine, leaf in pairs if mine.is_float):
+        if not all(whole_numbers(leaf.to_f64(), mine.dtype, inputs) for mine, leaf in pairs if mine.is_float):
             return None
         if self._hides_rounding(inputs, state, exact):
             return None
         positive = draws.absolute_state(state)
         total, total_after, _ = self._reference(map_tensors(inputs, draws.absolute), positive)
-        if not draws.same_shapes(tensor_leaves(total), tensor_leaves(exact)):
+        if not _same_shapes(total, exact):
             return None
-        tree = _zip_rules("output", (native, exact, total), exact_rule)
+        tree = zip_rules("output", (native, exact, total), exact_rule)
         tree = _with_gather(tree, [t.to_f64() for t in tensor_leaves(inputs) if t.is_float])
         buffers = {}
         for path, before in state_before(after, inputs, state).items():
@@ -225,37 +239,50 @@ class Expectations:
                 found[key] = np.maximum(found[key], error_here) if key in found else error_here
         return found
 
-    def _on_nudged(
-        self,
-        inputs: Tree,
-        states: ReferenceStates,
-        exact: Tree,
-        after: Mapping[str, HostTensor],
-        *,
-        native_only: bool,
-        still: Sequence[float],
-    ) -> list[_NudgedRun]:
-        """The reference's run for each of `NUDGES`; `exact` and `after` where one leaves its domain.
-
-        native_only: inputs keep their dtype, since the reference accepts no other.
+    def _in_float64(
+        self, inputs: Tree, states: ReferenceStates, info: Mapping[str, Any], close: str, still: Sequence[float]
+    ) -> tuple[Tree, Mapping[str, HostTensor], str, list[_NudgedRun]]:
+        """(outputs, state afterwards, dtype) of the fp64 run, and the nudged ones, for each of `NUDGES`: the fp64 run
+        itself where one leaves its domain. info: of the run in the reference's own dtypes.
         """
-        dtype: Literal["native", "float64"] = "native" if native_only else "float64"
-        narrow = narrowest(inputs, states.native)
-        found = []
-        for way, state in zip(NUDGES, states.nudged, strict=True):
-            moved = _NudgedRun(inputs, exact, after)
-            try:
-                how: Any = {"rounded": native_only, "way": way, "still": still}
-                arguments = draws.nudge(inputs, self._seed_of_nudge(way) + 1, **how)
-                sums = (self._seed_of_nudge(way) + 2, way.size) if way.sums else None
-                outputs, buffers, _ = self._reference(arguments, state, dtype=dtype, close=narrow, rounding=sums)
-                if draws.same_shapes(tensor_leaves(outputs), tensor_leaves(exact)):
-                    moved = _NudgedRun(arguments, outputs, buffers)
-            except HipwrightError as error:
-                if isinstance(error, InfrastructureError):
-                    raise
-            found.append(moved)
-        return found
+        run = partial(self._run_nudged, inputs, states, still=still)
+        with ThreadPoolExecutor(1, "reference") as pool:
+            beside = [pool.submit(run, n, native=False, apart=True) for n in range(self._beside(info))]
+            exact, after, exact_info = self._reference(inputs, states.exact, close=close)
+            dtype = str(exact_info.get("reference_dtype", "float64"))
+            beside = [] if dtype == "native" else beside
+            rest = [run(n, native=dtype == "native", apart=False) for n in range(len(beside), len(NUDGES))]
+            found = [*(one.result() for one in beside), *rest]
+        unmoved = _NudgedRun(inputs, exact, after)
+        fit = [one if one is not None and _same_shapes(one.outputs, exact) else unmoved for one in found]
+        return exact, after, dtype, fit
+
+    def _run_nudged(
+        self, inputs: Tree, states: ReferenceStates, number: int, still: Sequence[float], *, native: bool, apart: bool
+    ) -> _NudgedRun | None:
+        """The reference's run for one of `NUDGES`; None where it leaves its domain.
+
+        native: inputs keep their dtype, since the reference accepts no other. apart: beside another run.
+        """
+        way, narrow = NUDGES[number], narrowest(inputs, states.native)
+        try:
+            arguments = draws.nudge(inputs, self._seed_of_nudge(way) + 1, rounded=native, way=way, still=still)
+            how: Any = {"dtype": "native" if native else "float64", "close": narrow, "apart": apart}
+            how["rounding"] = (self._seed_of_nudge(way) + 2, way.size) if way.sums else None
+            outputs, buffers, _ = self._reference(arguments, states.nudged[number], **how)
+        except HipwrightError as error:
+            if isinstance(error, InfrastructureError):
+                raise
+            return None
+        return _NudgedRun(arguments, outputs, buffers)
+
+    def _beside(self, info: Mapping[str, Any]) -> int:
+        """How many of the nudged runs are made beside the others, in a second host: those of long runs without effects
+        of their own, where another processor is there for it.
+        """
+        plain = self.draw is None and not info.get("random") and not info.get("mutated_inputs")
+        long = plain and float(info.get("seconds") or 0.0) >= LONG_RUN_S and not self.handle.delegated
+        return BESIDE if long and len(os.sched_getaffinity(0)) > 1 else 0
 
 
 @dataclass(frozen=True)
@@ -267,34 +294,8 @@ class _NudgedRun:
     after: Mapping[str, HostTensor]
 
 
-def _all_exact(native: Tree, exact: Tree) -> bool:
-    """Whether every native float leaf is the fp64 one rounded to its dtype, and every other one equal."""
-    pairs = zip(tensor_leaves(native), tensor_leaves(exact), strict=True)
-    for mine, want in pairs:
-        if mine.shape != want.shape:
-            return False
-        rounded = draws.with_values(HostTensor.of(mine.bits(), mine.dtype), want.to_f64()) if mine.is_float else want
-        if mine.is_float and not np.array_equal(mine.to_f64(), rounded.to_f64(), equal_nan=True):
-            return False
-        if not mine.is_float and not np.array_equal(mine.bits(), want.bits()):
-            return False
-    return True
-
-
-def _whole(values: F64, dtype: str, inputs: Tree) -> bool:
-    """Whether the values are whole numbers, or all of them multiples of 1 / n for some count n of terms, and so small
-    that every such number is exact in what sums of this dtype are accumulated in.
-    """
-    finite = values[np.isfinite(values)]
-    leaves = [leaf for leaf in tensor_leaves(inputs) if leaf.numel]
-    counts = {
-        1,
-        *(size for leaf in leaves for size in leaf.shape),
-        *(leaf.numel // max(values.size, 1) for leaf in leaves),
-    }
-    most = 1.0 / UNIT["float64" if dtype in ("float64", "complex128") else "float32"]
-    sums = (finite * n for n in sorted(counts) if n)
-    return any(bool(np.all(np.abs(one - np.round(one)) < 1e-7)) and bool(np.all(np.abs(one) <= most)) for one in sums)
+def _same_shapes(one: Tree, other: Tree) -> bool:
+    return draws.same_shapes(tensor_leaves(one), tensor_leaves(other))
 
 
 def narrowest(inputs: Tree, state: Tree) -> str:
@@ -306,19 +307,6 @@ def narrowest(inputs: Tree, state: Tree) -> str:
 def alias_pairs(info: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
     """(leaf path, what it shares memory with), from the report of a worker or the task host."""
     return frozenset((str(a), str(b)) for a, b in info.get("aliases") or ())
-
-
-def _zip_rules(path: str, trees: Sequence[Tree], make: Any) -> Any:
-    """make(path, leaf of each tree) for every leaf of the first tree."""
-    first = trees[0]
-    if isinstance(first, HostTensor):
-        return make(path, *trees)
-    if isinstance(first, (list, tuple)):
-        parts = zip(*trees, strict=True)
-        return tuple(_zip_rules(f"{path}[{i}]", part, make) for i, part in enumerate(parts))
-    if isinstance(first, dict):
-        return {key: _zip_rules(f"{path}[{key!r}]", [tree[key] for tree in trees], make) for key in first}
-    return first
 
 
 def _among(gather: IndexRule, sources: Sequence[F64]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hipwright.records import TensorSpec
+from hipwright.tensors import HostTensor, Tree
 from hipwright.verify.accepted_results import AcceptedResults
 
 LUCKY_SHARE = 0.1
@@ -123,3 +124,16 @@ def rules(tree: Any) -> list[Rule]:
         return [tree]
     items = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, (list, tuple)) else ()
     return [rule for item in items for rule in rules(item)]
+
+
+def zip_rules(path: str, trees: Sequence[Tree], make: Any) -> Any:
+    """make(path, leaf of each tree) for every leaf of the first tree."""
+    first = trees[0]
+    if isinstance(first, HostTensor):
+        return make(path, *trees)
+    if isinstance(first, (list, tuple)):
+        parts = zip(*trees, strict=True)
+        return tuple(zip_rules(f"{path}[{i}]", part, make) for i, part in enumerate(parts))
+    if isinstance(first, dict):
+        return {key: zip_rules(f"{path}[{key!r}]", [tree[key] for tree in trees], make) for key in first}
+    return first

@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 import sys
 
+import pytest
 import torch
 from torch import nn
 
-from hipwright.engine import write
+from hipwright.engine import group_kernels, write
 from tests.engine.harness import captured
 
 
@@ -33,3 +34,15 @@ def test_a_deep_network_needs_no_deep_stack() -> None:
         assert len(write(graph).text) > 80 * 40
     finally:
         sys.setrecursionlimit(limit)
+
+
+def test_sizes_are_computed_once_for_each_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts, own = [], group_kernels.product
+    monkeypatch.setattr(group_kernels, "product", lambda values: counts.append(1) or own(values))
+    found = []
+    for layers in (10, 20, 40):
+        counts.clear()
+        write(captured(Deep(layers), [torch.randn(3, 8)]))
+        found.append(len(counts))
+    few, more, many = found
+    assert many - more < 2.4 * (more - few)

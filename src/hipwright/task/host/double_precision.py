@@ -10,6 +10,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from hipwright.task.host.modes import depthwise
 from hipwright.task.host.modes.rounded_sums import RoundedSums
 from hipwright.task.host.modes.ties import TieMarker
 from hipwright.task.host.random_draws import NARROW, NotedDraws, draws
@@ -53,7 +54,8 @@ class _Operators(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torc
             bounds = {"posinf": self._largest, "neginf": -self._largest}
             kwargs = {**given, **{name: bounds[name] for name in bounds if given.get(name) is None}}
             args = args[:1]
-        out = func(*args, **kwargs) if self._choices is None else self._choices.called(func, args, kwargs)
+        run = depthwise.called if self._choices is None else self._choices.called
+        out = run(func, args, kwargs)
         if self._sums is not None:
             self._sums.called(func, args, out)
         return out

@@ -15,7 +15,7 @@ from hipwright.task.host import state as states
 from hipwright.task.host.copied import copied
 from hipwright.tensors import Tree, tensor_leaves
 
-STATE_BYTES = 1 << 30
+STATE_BYTES = 3 << 29
 MODEL_BYTES = 3 << 30
 """What is kept at most of states, and of models that are set to one."""
 

@@ -20,6 +20,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from hipwright.task.host.modes import depthwise
+
 ROUNDINGS, OF_EXPONENTS = 8.0, 32.0
 """Unit roundoffs by which two equals may differ: an honest exp and sum cost two to four each. In float32 and float64,
 of which kernels round every step, the difference that exp is taken of costs as many as it is large: a softmax at a
@@ -96,7 +98,7 @@ class TieMarker:
         name = func._schema.name.rpartition("::")[2]
         # most references mark nothing, and walking the arguments costs as much as a small operator
         true_args, true_kwargs = pytree.tree_map(self._unmarked, (args, kwargs)) if self._true else (args, kwargs)
-        out = func(*true_args, **true_kwargs)
+        out = depthwise.called(func, true_args, true_kwargs)
         first = args[0] if args else None
         if func._schema.is_mutable and isinstance(first, torch.Tensor) and id(first) in self._true:
             return self._in_place(func, args, kwargs)
