@@ -1,4 +1,4 @@
-"""Writes an archive of many runs, by the archive's own calls: texts are made up, their sizes are a real search's.
+"""Runs to fill an archive with, as a search stores them: texts are made up, their sizes are a real search's.
 
 A run of a small example has 3.6 kB an evaluation and 5.2 kB a program (docs/archive.md); so have these.
 """
@@ -6,19 +6,20 @@ A run of a small example has 3.6 kB an evaluation and 5.2 kB a program (docs/arc
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
-from hipwright.archive import Archive, Evaluated, Finished, LogEntry, Proposed
-from hipwright.archive.database import Blob, StoredEvent, blobs_of
+from hipwright.archive import Evaluated, Finished, Proposed
+from hipwright.archive.database import Blob, StoredEvent
 from hipwright.records import (
     Build,
     Decision,
     Evaluation,
     Expansion,
     Program,
+    Record,
     Run,
     Status,
     TargetResult,
@@ -40,19 +41,22 @@ _OPERATORS = (
 
 @dataclass(frozen=True)
 class Made:
-    """A run to write. rows: its events as stored; blobs: its task and programs."""
+    """A run to write. rows: its events as stored; task, programs: its records as stored."""
 
     run: Run
     rows: list[StoredEvent]
-    blobs: list[Blob]
+    task: Blob
+    programs: list[Blob]
 
 
 def made_runs(events: int, tasks: int, seed: int = 0) -> Iterator[Made]:
-    """Runs with at least so many events together, over so many tasks."""
+    """Runs with at least so many events together, over so many tasks; each is the same in an archive of any size."""
     rng = random.Random(seed)
     known = [made_task(number, rng) for number in range(tasks)]
+    stored = [_blob(task, task.key) for task in known]
     for number in range(-(-events // EVENTS)):
-        yield _made_run(number, known[number % tasks], rng)
+        at = number % tasks
+        yield _made_run(number, known[at].name, stored[at], random.Random(f"{seed}/{number}"))
 
 
 def made_task(number: int, rng: random.Random) -> Task:
@@ -67,47 +71,55 @@ def made_task(number: int, rng: random.Random) -> Task:
     return Task(name=f"task_{number}", source=source, workloads=(Workload(name="given"),))
 
 
-def write(archive: Archive, made: Made) -> None:
-    """Stores a run."""
-    archive.database.put(made.blobs)
-    archive.database.restore(made.run.id, made.run.to_json(), made.rows)
-
-
-def _made_run(number: int, task: Task, rng: random.Random) -> Made:
+def _made_run(number: int, task_name: str, task: Blob, rng: random.Random) -> Made:
     name = f"20260101-{number:06d}-{number % 65536:04x}"
     run = Run(id=name, task=task.key, targets=("gfx942", "cpu"), budget=PROPOSALS, policy="islands", seed=number)
-    entries = [LogEntry("run_started", -1, {"run": run.to_dict(), "task_name": task.name, "fingerprint": "f" * 40})]
+    events: list[tuple[str, int, object, str | None]] = []
+    begun = {"run": run.to_dict(), "task_name": task_name, "fingerprint": "f" * 40}
+    events.append(("run_started", -1, begun, None))
     programs = [_program(number, n, rng) for n in range(PROPOSALS)]
+    keys = [program.key for program in programs]
     best, best_score = 0, 10.0  # the first passes, so that there is one
-    for n, program in enumerate(programs):
+    for n, key in enumerate(keys):
         passed, score = n == 0 or rng.random() < 0.7, round(rng.uniform(10, 1000), 3) if n else best_score
-        entries.append(_proposed(programs, n, rng))
-        entries.append(_evaluated(task, program, n, score if passed else None, rng))
-        decision = Decision(number=n, program=program.key, kept=passed, best=n == best)
-        entries.append(LogEntry("decided", n, decision.to_dict()))
-    finished = Finished(reason="budget", best=programs[best].key, number=best, score=best_score, evaluations=PROPOSALS)
-    entries.append(LogEntry("finished", -1, finished.to_dict()))
-    blobs = blobs_of([task, *programs])
-    return Made(run, [_row(seq, entry, 1.7e9 + 1000 * number + seq) for seq, entry in enumerate(entries)], blobs)
+        events.append(("proposed", n, _proposed(keys, n, rng), None))
+        evaluated = _evaluated(task.key, key, score if passed else None, rng)
+        events.append(("evaluated", n, evaluated, f"{key}/{n}"))
+        events.append(("decided", n, Decision(number=n, program=key, kept=passed, best=n == best), None))
+    finished = Finished(reason="budget", best=keys[best], number=best, score=best_score, evaluations=PROPOSALS)
+    events.append(("finished", -1, finished, None))
+    rows = [
+        StoredEvent(seq, kind, n, _text(data), 1.7e9 + 1000 * number + seq, cache_key)
+        for seq, (kind, n, data, cache_key) in enumerate(events)
+    ]
+    return Made(run, rows, task, [_blob(program, key) for program, key in zip(programs, keys, strict=True)])
 
 
-def _proposed(programs: list[Program], n: int, rng: random.Random) -> LogEntry:
-    parents = (programs[rng.randrange(n)].key,) if n else ()
+def _text(data: object) -> str:
+    """An event's data as the archive encodes it: of a record, the fields in their names' order."""
+    return msgspec.json.encode(data, order="sorted").decode()
+
+
+def _blob(record: Record, key: str) -> Blob:
+    return Blob(key, type(record).__name__, record.to_json())
+
+
+def _proposed(keys: Sequence[str], n: int, rng: random.Random) -> Proposed:
+    parents = (keys[rng.randrange(n)],) if n else ()
     expansion = Expansion(number=n, operator="mutate", parents=parents, action={"choices": {"BLOCK": 256}})
     choices = {"BLOCK": rng.choice((64, 128, 256)), "layout": "rows", "call:linear": "library"}
-    found = Proposed(expansion=expansion, round=n // 8, program=programs[n].key, choices=choices)
-    return LogEntry("proposed", n, found.to_dict())
+    return Proposed(expansion=expansion, round=n // 8, program=keys[n], choices=choices)
 
 
-def _evaluated(task: Task, program: Program, n: int, score: float | None, rng: random.Random) -> LogEntry:
+def _evaluated(task: str, program: str, score: float | None, rng: random.Random) -> Evaluated:
     status: Status = "wrong_value" if score is None else "pass"
     verdict = Verdict(status=status, evidence={"checks": _CHECKS})
     builds = [Build(target=name, ok=True, blob=f"{rng.getrandbits(80):x}", seconds=1.0) for name in ("gfx942", "cpu")]
     results = {build.target: TargetResult(target=build.target, build=build) for build in builds}
     results["cpu"] = msgspec.structs.replace(results["cpu"], verdict=verdict)
     found = Evaluation(
-        task=task.key,
-        program=program.key,
+        task=task,
+        program=program,
         status=status,
         fault="candidate" if score is None else None,
         targets=results,
@@ -116,7 +128,7 @@ def _evaluated(task: Task, program: Program, n: int, score: float | None, rng: r
         score_kind="none" if score is None else "estimate",
         coverage=1.0,
     )
-    return LogEntry("evaluated", n, Evaluated(evaluation=found).to_dict(), f"{program.key}/{n}")
+    return Evaluated(evaluation=found)
 
 
 _CHECKS = [{"workload": f"given_{i}", "output": 0, "elements": 65536, "worst": i / 7} for i in range(45)]
@@ -129,8 +141,3 @@ def _program(run: int, n: int, rng: random.Random) -> Program:
     kernel += "    if (i < n) out[i] = v0;\n}\n"
     plan = f"def run(a):\n    return launch(kernel_{run}_{n}, a)\n"
     return Program(text=f"# program {run}/{n}\nHIP = r'''\n{kernel}'''\n\n{plan}")
-
-
-def _row(seq: int, entry: LogEntry, clock: float) -> StoredEvent:
-    text = msgspec.json.encode(entry.data, order="deterministic").decode()
-    return StoredEvent(seq, entry.kind, entry.number, text, clock, entry.cache_key)

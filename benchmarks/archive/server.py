@@ -41,7 +41,7 @@ def _has_user() -> bool:
 
 
 class Server:
-    """A server in `folder`, which is made. settings: of postgresql.conf."""
+    """A server in `folder`, which is made where there is none. settings: of postgresql.conf."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
         found = _bin()
@@ -50,6 +50,8 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
         self._settings = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         folder.mkdir(parents=True, exist_ok=True)
+        if self.data.exists():
+            return
         if os.getuid() == 0:
             shutil.chown(folder, USER, pwd.getpwnam(USER).pw_gid)
         words = ["-D", str(self.data), "-U", USER, "--auth=trust", "-E", "UTF8", "--locale=C", "--no-sync"]

@@ -12,7 +12,7 @@ import pytest
 from archive_contract import a_run
 
 from hipwright.archive import Archive, Confirmed, Evaluated, LogEntry, Proposed
-from hipwright.archive.code_features import kernel_features, snake, task_features, tokens
+from hipwright.archive.code_features import KERNEL_FEATURES, kernel_features, snake, task_features, tokens
 from hipwright.archive.similar import SimilarProgram, known_for, similar
 from hipwright.archive.text_similarity import Text, cosine, rank
 from hipwright.records import Evaluation, Expansion, Program, Task
@@ -311,6 +311,29 @@ def test_features_of_kernels() -> None:
     assert set(kernel_features(loop)) == {"grid_stride", "atomic"}
     assert set(kernel_features("__builtin_amdgcn_mfma_f32_32x32x8f16(a, b, c, 0, 0, 0)")) == {"mfma"}
     assert kernel_features("int float4_of_a_kind_2;") == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("__shfl_xor(v, 1)", "__builtin_amdgcn_update_dpp(0)", "__builtin_amdgcn_ds_bpermute(0)"),
+        *("float4 v", "uint2 v", "double4 v", "Pack<float, 4>", "load_tile<4>(x)", "half2 v", "__nv_bfloat162 v"),
+        *("ext_vector_type(4)", "atomicAdd(p, v)", "unsafeAtomicAdd(p, v)", "__syncthreads();"),
+        *("F.linear(x)", "torch.conv2d(x)", "torch.scaled_dot_product_attention(q)", "(a) @ b", "F.einsum('i', x)"),
+        *(
+            "__shared__ float a[4];",
+            "i += 4 * gridDim.x",
+            "_wmma_f32",
+            "float x;",
+            "xatomicAdd(p)",
+            "a@b",
+            "myF.conv(x)",
+        ),
+    ],
+)
+def test_features_are_found_as_by_their_patterns_alone(text: str) -> None:
+    for given in (text, f"x {text} y", f"x{text}"):
+        assert kernel_features(given).keys() == {n for n, p in KERNEL_FEATURES.items() if p.search(given)}
 
 
 def test_ranking_of_nothing_is_zero() -> None:

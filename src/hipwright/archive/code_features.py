@@ -212,6 +212,30 @@ def task_features(source: str) -> dict[str, float]:
     return features | dict.fromkeys(sorted(shapes), 0.4)
 
 
+_LIBRARY = [
+    "linear(",
+    "conv",
+    "matmul(",
+    "mm(",
+    "bmm(",
+    "addmm(",
+    "einsum(",
+    "baddbmm(",
+    "scaled_dot_product_attention(",
+]
+_HINTS = {
+    "shuffle": ("__shfl", "_update_dpp(", "_ds_bpermute("),
+    "vector": (
+        *(f"{name}{width}" for name in ("float", "int", "double") for width in (2, 4)),
+        *("Pack<", "load_pack<", "load_tile<", "load_columns<", "half2", "bfloat162", "ext_vector"),
+    ),
+    "atomic": ("tomic",),
+    "barrier": ("__syncthreads(",),
+    "library": (" @ ", *(f"{package}.{name}" for package in ("F", "torch") for name in _LIBRARY)),
+}
+"""Texts of which one occurs wherever a feature's pattern does: looking for them first is ten times as fast."""
+
+
 def python_tree(source: str) -> ast.Module | None:
     """The syntax tree of Python text with a class or a function, else None."""
     try:
@@ -223,7 +247,11 @@ def python_tree(source: str) -> ast.Module | None:
 
 def kernel_features(text: str) -> dict[str, float]:
     """1.0 for each of KERNEL_FEATURES that occurs in a program's text."""
-    return {name: 1.0 for name, pattern in KERNEL_FEATURES.items() if pattern.search(text)}
+    return {
+        name: 1.0
+        for name, pattern in KERNEL_FEATURES.items()
+        if any(hint in text for hint in _HINTS.get(name, ("",))) and pattern.search(text)
+    }
 
 
 def feature_words(features: Mapping[str, float]) -> list[str]:

@@ -15,6 +15,10 @@ from hipwright.records import Record
 
 LAST = 2**62
 """A seq that no run reaches."""
+AFTER = "\U0010ffff"
+"""What comes after every continuation of a text, in the order of bytes."""
+REFUSED = 9
+"""The kind of a verified row that stands for a program which a second verification refused."""
 
 
 class NewEvent(NamedTuple):
@@ -53,12 +57,44 @@ class LeaseRows(NamedTuple):
 
 
 class Digest(NamedTuple):
-    """What was computed from a run's events up to `seq`, as JSON; it may be computed again at any time."""
+    """What was computed from a run's events up to `seq`, as JSON; it may be computed again at any time.
+
+    run: the run's id; the key of a record for what is computed from one, with the seq 0.
+    """
 
     kind: str
     run: str
     seq: int
     data: str
+
+
+class VerifiedRow(NamedTuple):
+    """A verified program of a run. place: its group, the task and targets of the run.
+
+    kind: 0 measured, 1 estimated, 2 neither, `REFUSED`; microseconds: infinite without a figure; data: JSON.
+    """
+
+    place: str
+    kind: int
+    microseconds: float
+    program: str
+    run: str
+    data: str
+
+
+class VerifiedGroup(NamedTuple):
+    """The programs of runs of one task for the same targets. usable: some are not refused; refused: some are."""
+
+    place: str
+    usable: bool
+    refused: bool
+
+
+class RunDigests(NamedTuple):
+    """What is kept of one run. verified: its fastest programs, and those that were refused."""
+
+    digest: Digest
+    verified: Sequence[VerifiedRow]
 
 
 class Appended(NamedTuple):
@@ -79,6 +115,34 @@ def never_given(run: str, number: int, attempt: int) -> BadInput:
     return BadInput(f"attempt {attempt} at {number} of run {run} was never leased", hint="lease it first")
 
 
+class DigestTables(Protocol):
+    """What was computed from runs and records and is kept, so that lists and searches read no events."""
+
+    def of(self, kind: str, names: Sequence[str] | None = None) -> dict[str, Digest]:
+        """The digests of a kind that are kept, by the run or record; of these, or of all."""
+
+    def keep(self, digests: Sequence[Digest]) -> None:
+        """Keeps digests in the place of older ones."""
+
+    def keep_runs(self, kept: Sequence[RunDigests]) -> None:
+        """Keeps what was computed from runs. Of a program in a group the fastest row stays, once refused that one."""
+
+    def last_seqs(self) -> dict[str, int]:
+        """The seq of every run's last event."""
+
+    def unkept(self) -> list[str]:
+        """The ids of the runs of whose events up to the last nothing is kept: that go on, or are not read yet."""
+
+    def groups(self, start: str = "") -> list[VerifiedGroup]:
+        """The groups of verified programs whose name begins so, by name; found without reading the programs."""
+
+    def fastest(self, groups: Sequence[str], limit: int) -> list[VerifiedRow]:
+        """The fastest programs of each group, at most `limit` of each, without those that it refused."""
+
+    def refused(self, groups: Sequence[str]) -> set[str]:
+        """The programs that are refused in one of the groups."""
+
+
 class Database(Protocol):
     """A database of runs, events and blobs.
 
@@ -91,6 +155,10 @@ class Database(Protocol):
     @property
     def read_only(self) -> bool:
         """Whether nothing may be stored."""
+
+    @property
+    def digests(self) -> DigestTables:
+        """What is computed from events, and kept."""
 
     def close(self) -> None:
         """Ends the connection."""
@@ -151,8 +219,17 @@ class Database(Protocol):
     def run_rows(self) -> list[tuple[Any, ...]]:
         """(id, data) of every run, oldest first."""
 
+    def latest_run_rows(self, count: int) -> list[tuple[Any, ...]]:
+        """(id, data) of the latest runs, newest first."""
+
+    def run_rows_from(self, start: str) -> list[tuple[Any, ...]]:
+        """(id, data) of the runs whose id begins with `start`, oldest first."""
+
     def blob(self, key: str, kind: str) -> str | None:
         """The text of a blob of this kind."""
+
+    def blobs(self, keys: Sequence[str], kind: str) -> dict[str, str]:
+        """The texts of blobs of this kind, by key; without those that are not there."""
 
     def has_blob(self, key: str) -> bool:
         """Whether there is a blob of any kind under this key."""
@@ -162,15 +239,6 @@ class Database(Protocol):
 
     def cached_rows(self, cache_key: str) -> list[tuple[Any, ...]]:
         """(run, seq, data) of the events with this cache key."""
-
-    def last_seqs(self) -> dict[str, int]:
-        """The seq of every run's last event."""
-
-    def digests(self, kind: str, runs: Sequence[str] | None = None) -> dict[str, Digest]:
-        """The digests of a kind that are kept, by run; of these runs, or of all."""
-
-    def keep_digests(self, digests: Sequence[Digest]) -> None:
-        """Keeps digests in the place of older ones."""
 
     def lock(self, run: str) -> AbstractContextManager[None]:
         """Holds a run's lock. BadInput when another process holds it; released however this process ends."""

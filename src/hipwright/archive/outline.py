@@ -79,7 +79,7 @@ def continue_outline(archive: Archive, run: str, outline: Outline) -> set[int]:
     for row in rows:
         outline.following = row[0] + 1
         try:
-            _add(outline, run, row)
+            add_row(outline, run, row)
         except (*ROW_ERRORS, InfrastructureError) as error:
             why = why_damaged(error.__cause__ or error)
             archive.note_damaged(DamagedRow(table="events", run=run, row=str(row[0]), why=why))
@@ -89,7 +89,8 @@ def continue_outline(archive: Archive, run: str, outline: Outline) -> set[int]:
     return {row[2] for row in rows}
 
 
-def _add(outline: Outline, run: str, row: tuple[Any, ...]) -> None:
+def add_row(outline: Outline, run: str, row: tuple[Any, ...]) -> None:
+    """Adds an event as stored: (seq, kind, number, data in bytes, clock). Raises what a damaged row raises."""
     seq, kind, number, data, clock = row
     if kind != "evaluated":
         event = read_event((run, *row))

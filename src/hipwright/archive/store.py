@@ -184,8 +184,19 @@ class Archive:
 
     def runs(self) -> list[Run]:
         """All runs, oldest first. A run whose row is damaged is read from its first event, else skipped and noted."""
+        return self._readable(self.database.run_rows())
+
+    def latest_runs(self, count: int) -> list[Run]:
+        """The latest runs, newest first; fewer where rows are damaged."""
+        return self._readable(self.database.latest_run_rows(count))
+
+    def runs_from(self, start: str) -> list[Run]:
+        """The runs whose id begins with `start`, oldest first; none for a text that cannot be an id."""
+        return self._readable(self.database.run_rows_from(start)) if start.isprintable() else []
+
+    def _readable(self, rows: Sequence[tuple[Any, ...]]) -> list[Run]:
         found = []
-        for name, text in self.database.run_rows():
+        for name, text in rows:
             try:
                 found.append(read_run(name, text))
             except ROW_ERRORS as error:
@@ -202,18 +213,19 @@ class Archive:
         return [run] if run.id == name else []
 
     def note_damaged(self, row: DamagedRow) -> None:
-        """Adds a row to `damaged`, once."""
-        if row not in self.damaged:
+        """Adds a row to `damaged`, once, whatever found it first."""
+        if all((one.table, one.run, one.row) != (row.table, row.run, row.row) for one in self.damaged):
             self.damaged.append(row)
 
     def run(self, name: str) -> Run:
         """The run called `name`: "latest", an id, or a unique prefix of an id. BadInput otherwise."""
-        runs = self.runs()
-        if not runs:
+        latest = self.latest_runs(1) or self.runs()[::-1]
+        if not latest:
             raise BadInput(f"no runs in {self.place}", hint="run `hipwright optimize` first, or set HIPWRIGHT_HOME")
         if name == "latest":
-            return runs[-1]
-        found = [r for r in runs if r.id == name] or [r for r in runs if name and r.id.startswith(name)]
+            return latest[0]
+        begin_so = self.runs_from(name)
+        found = [run for run in begin_so if run.id == name] or (begin_so if name else [])
         if len(found) == 1:
             return found[0]
         for row in self.damaged:
@@ -239,6 +251,16 @@ class Archive:
         except InfrastructureError as error:
             self.note_damaged(DamagedRow(table="blobs", row=key, why=why_damaged(error.__cause__ or error)))
             return None
+
+    def find_all(self, keys: Sequence[str], kind: type[R]) -> dict[str, R]:
+        """Stored records by key, read at once; without those that are not there, or damaged, which is noted."""
+        found = {}
+        for key, text in self.database.blobs(keys, kind.__name__).items():
+            try:
+                found[key] = read_record(key, text, kind)
+            except ROW_ERRORS as error:
+                self.note_damaged(DamagedRow(table="blobs", row=key, why=why_damaged(error)))
+        return found
 
     def has(self, key: str) -> bool:
         """Whether a record is stored under `key`."""

@@ -22,7 +22,7 @@ from hipwright.events import Listener
 from hipwright.mcp import files, texts
 from hipwright.mcp.arguments import Reply, TaskPath, ToolArguments
 from hipwright.mcp.warm_machine import JudgedProgram, WarmMachine, digest
-from hipwright.records import Program, Task
+from hipwright.records import Program
 
 if TYPE_CHECKING:
     from hipwright.archive import Archive
@@ -178,12 +178,12 @@ def explain_failure(context: ToolContext, arguments: Explain, listener: Listener
 
 def best_program(context: ToolContext, arguments: ArchiveArguments, listener: Listener) -> Reply:
     """The best verified program of a task in the archive, with exemplars."""
-    from hipwright.archive.similar import known_for, similar
+    from hipwright.archive.similar import known_for, similar, tasks_of_source
 
     path = files.task_file(context.root, arguments.task)
     source = files.task_text(path)
     with _archive(context) as archive:
-        keys = _same_task(archive, source)
+        keys = tasks_of_source(archive, source)
         found = sorted(
             (known for key in keys for known in known_for(archive, key, context.targets, 16)), key=texts.by_speed
         )
@@ -202,12 +202,12 @@ def best_program(context: ToolContext, arguments: ArchiveArguments, listener: Li
 
 def exemplars(context: ToolContext, arguments: ArchiveArguments, listener: Listener) -> Reply:
     """Verified kernels of similar tasks in the archive."""
-    from hipwright.archive.similar import similar
+    from hipwright.archive.similar import similar, tasks_of_source
 
     path = files.task_file(context.root, arguments.task)
     source = files.task_text(path)
     with _archive(context) as archive:
-        keys = _same_task(archive, source)
+        keys = tasks_of_source(archive, source)
         found = _others(similar, archive, source, context.targets, keys)[: arguments.count]
         shown = [texts.kernel_object(archive, known) for known in found]
     if not shown:
@@ -259,12 +259,6 @@ def _archive(context: ToolContext) -> Archive:
     from hipwright.archive import Archive
 
     return Archive(context.home, create=False)
-
-
-def _same_task(archive: Archive, source: str) -> list[str]:
-    """The keys of the archive's tasks with this text; other workloads or tolerances give other keys."""
-    keys = list(dict.fromkeys(run.task for run in archive.runs()))
-    return [key for key in keys if (task := archive.find(key, Task)) is not None and task.source == source]
 
 
 def _others(

@@ -159,7 +159,7 @@ class ArchiveReader:
 
     def archive_state(self) -> list[object]:
         """What tells that the list of runs is out of date: writes, and which of the latest runs a process works on."""
-        latest = self.archive.runs()[-10:]
+        latest = self.archive.latest_runs(10)
         return [self.archive.changes(), *(self.archive.is_locked(run.id) for run in latest)]
 
     def state(self, run: str) -> tuple[int, bool]:

@@ -11,15 +11,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, ScalarSelect, Select, func, select, update
+from sqlalchemy import Connection, Select, func, select, update
 from sqlalchemy import text as sql
 from sqlalchemy.dialects.postgresql import insert
 
-from hipwright.archive.database import Appended, Blob, Digest, LeaseRows, NewEvent, StoredEvent, never_given
+from hipwright.archive.database import AFTER, Appended, Blob, LeaseRows, NewEvent, StoredEvent, never_given
 from hipwright.archive.postgres import leases
+from hipwright.archive.postgres.digests import PostgresDigests, move_head
 from hipwright.archive.postgres.faults import not_writable
 from hipwright.archive.postgres.session import DatabaseSession
-from hipwright.archive.postgres.tables import BLOBS, DIGESTS, EVENTS, RUNS
+from hipwright.archive.postgres.tables import BLOBS, EVENTS, HEADS, RUNS
 
 PAGE = 500
 """Blobs that are read at once."""
@@ -34,6 +35,7 @@ class PostgresDatabase:
     def __init__(self, session: DatabaseSession) -> None:
         self._session = session
         self.name = session.address.shown
+        self.digests = PostgresDigests(session)
 
     @property
     def read_only(self) -> bool:
@@ -58,7 +60,7 @@ class PostgresDatabase:
             db.execute(select(func.pg_advisory_xact_lock(_BEGIN_LOCK)))
             if db.scalar(select(RUNS.c.id).where(RUNS.c.id == run)) is not None:
                 return Appended(0, clock) if _is_stored(db, run, 0, events, clock) else None
-            db.execute(insert(RUNS).values(id=run, ordinal=_next_ordinal(), data=data))
+            _insert_run(db, run, data)
             _store(db, blobs)
             _insert(db, run, 0, events, clock)
             return Appended(0, clock)
@@ -94,11 +96,12 @@ class PostgresDatabase:
         def work(db: Connection) -> None:
             db.execute(select(func.pg_advisory_xact_lock(_BEGIN_LOCK)))
             if db.scalar(select(RUNS.c.id).where(RUNS.c.id == run)) is None:
-                db.execute(insert(RUNS).values(id=run, ordinal=_next_ordinal(), data=data))
+                _insert_run(db, run, data)
             last = int(db.scalar(_last_seq(run)) or 0)  # an earlier attempt may have been committed after all
             rows = [{"run": run, **event._asdict()} for event in events if event.seq > last]
             if rows:
                 db.execute(insert(EVENTS), rows)
+                move_head(db, run, events[-1].seq)
 
         self._session.write(work, run)
 
@@ -172,10 +175,24 @@ class PostgresDatabase:
         """(id, data) of every run, oldest first."""
         return self._rows(select(RUNS.c.id, RUNS.c.data).order_by(RUNS.c.ordinal))
 
+    def latest_run_rows(self, count: int) -> list[tuple[Any, ...]]:
+        """(id, data) of the latest runs, newest first."""
+        return self._rows(select(RUNS.c.id, RUNS.c.data).order_by(RUNS.c.ordinal.desc()).limit(count))
+
+    def run_rows_from(self, start: str) -> list[tuple[Any, ...]]:
+        """(id, data) of the runs whose id begins so, oldest first."""
+        these = (RUNS.c.id >= start) & (RUNS.c.id < start + AFTER)
+        return self._rows(select(RUNS.c.id, RUNS.c.data).where(these).order_by(RUNS.c.ordinal))
+
     def blob(self, key: str, kind: str) -> str | None:
         """The text of a blob of this kind."""
         rows = self._rows(select(BLOBS.c.data).where(BLOBS.c.key == key, BLOBS.c.kind == kind))
         return rows[0][0] if rows else None
+
+    def blobs(self, keys: Sequence[str], kind: str) -> dict[str, str]:
+        """The texts of blobs of this kind, by key."""
+        query = select(BLOBS.c.key, BLOBS.c.data).where(BLOBS.c.key.in_(keys), BLOBS.c.kind == kind)
+        return dict(self._rows(query))
 
     def has_blob(self, key: str) -> bool:
         """Whether there is a blob under this key."""
@@ -198,28 +215,6 @@ class PostgresDatabase:
     def _rows(self, query: Select[Any]) -> list[tuple[Any, ...]]:
         return self._session.read(lambda db: [tuple(row) for row in db.execute(query)])
 
-    # ---------------------------------------------------------------- digests
-
-    def last_seqs(self) -> dict[str, int]:
-        """The seq of every run's last event."""
-        last = select(func.coalesce(func.max(EVENTS.c.seq), -1)).where(EVENTS.c.run == RUNS.c.id).scalar_subquery()
-        return dict(self._rows(select(RUNS.c.id, last)))
-
-    def digests(self, kind: str, runs: Sequence[str] | None = None) -> dict[str, Digest]:
-        """The digests of a kind that are kept, by run."""
-        query = select(DIGESTS).where(DIGESTS.c.kind == kind)
-        query = query if runs is None else query.where(DIGESTS.c.run.in_(runs))
-        return {row[1]: Digest(*row) for row in self._rows(query)}
-
-    def keep_digests(self, digests: Sequence[Digest]) -> None:
-        """Keeps digests in the place of older ones."""
-        new = insert(DIGESTS)
-        newer = new.on_conflict_do_update(
-            index_elements=[DIGESTS.c.kind, DIGESTS.c.run], set_={"seq": new.excluded.seq, "data": new.excluded.data}
-        )
-        rows = [digest._asdict() for digest in sorted(digests)]  # in one order: two keepers never deadlock
-        self._session.write(lambda db: db.execute(newer, rows))
-
     # ---------------------------------------------------------------- locks
 
     @contextmanager
@@ -238,8 +233,10 @@ class PostgresDatabase:
         return self._session.is_locked(run)
 
 
-def _next_ordinal() -> ScalarSelect[Any]:
-    return select(func.coalesce(func.max(RUNS.c.ordinal) + 1, 0)).scalar_subquery()
+def _insert_run(db: Connection, run: str, data: str) -> None:
+    following = select(func.coalesce(func.max(RUNS.c.ordinal) + 1, 0)).scalar_subquery()
+    db.execute(insert(RUNS).values(id=run, ordinal=following, data=data))
+    db.execute(insert(HEADS).values(run=run, seq=-1, kept=-2))
 
 
 def _last_seq(run: str) -> Select[Any]:
@@ -250,6 +247,7 @@ def _insert(db: Connection, run: str, first: int, events: Sequence[NewEvent], cl
     if events:
         rows = [{"run": run, "seq": seq, "clock": clock, **e._asdict()} for seq, e in enumerate(events, first)]
         db.execute(insert(EVENTS), rows)
+        move_head(db, run, first + len(events) - 1)
 
 
 def _is_stored(db: Connection, run: str, first: int, events: Sequence[NewEvent], clock: float) -> bool:

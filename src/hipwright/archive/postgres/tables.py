@@ -5,9 +5,9 @@ Texts compare by their bytes (collation C), as SQLite's do. The tables are found
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Double, MetaData, Table, Text
+from sqlalchemy import BigInteger, Column, Double, MetaData, SmallInteger, Table, Text
 
-HEAD = "0003"
+HEAD = "0004"
 """The newest revision of the migrations."""
 
 METADATA = MetaData()
@@ -68,3 +68,16 @@ DIGESTS = Table(
     text("data"),
 )
 """What was computed from a run's events up to `seq`; it may be emptied at any time."""
+HEADS = Table("heads", METADATA, text("run", primary_key=True), Column("seq", BigInteger), Column("kept", BigInteger))
+"""The last event of every run, and the last of which digests are kept (-2: of none)."""
+VERIFIED = Table(
+    "verified",
+    METADATA,
+    text("place", primary_key=True),
+    text("program", primary_key=True),
+    Column("kind", SmallInteger),
+    Column("microseconds", Double),
+    text("run"),
+    text("data"),
+)
+"""The fastest verified programs of runs; see `VerifiedRow`."""

@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from hipwright.archive.damage import read_text
-from hipwright.archive.database import Appended, Blob, Digest, LeaseRows, NewEvent, StoredEvent, never_given
+from hipwright.archive.database import AFTER, Appended, Blob, LeaseRows, NewEvent, StoredEvent, never_given
 from hipwright.archive.lock import is_locked, run_lock
 from hipwright.archive.place import NoArchive
 from hipwright.archive.sqlite import schema
+from hipwright.archive.sqlite.digests import SqliteDigests
 from hipwright.archive.sqlite.opening import archive_errors, not_writable, open_file
 
 FILE = "archive.sqlite"
-_AT_ONCE = 500
-"""Keys of one query; SQLite before 3.32 takes 999."""
 
 
 class SqliteDatabase:
@@ -34,6 +33,7 @@ class SqliteDatabase:
         self._mutex = threading.RLock()
         self.connection, self.read_only = open_file(self.path, create=create)
         self.connection.text_factory = read_text
+        self.digests = SqliteDigests(self._rows, self._transaction)
 
     def close(self) -> None:
         """Closes the file."""
@@ -200,10 +200,24 @@ class SqliteDatabase:
         """(id, data) of every run, oldest first."""
         return self._rows("SELECT id, data FROM runs ORDER BY ordinal")
 
+    def latest_run_rows(self, count: int) -> list[tuple[Any, ...]]:
+        """(id, data) of the latest runs, newest first."""
+        return self._rows("SELECT id, data FROM runs ORDER BY ordinal DESC LIMIT ?", count)
+
+    def run_rows_from(self, start: str) -> list[tuple[Any, ...]]:
+        """(id, data) of the runs whose id begins so, oldest first."""
+        query = "SELECT id, data FROM runs WHERE id >= ? AND id < ? ORDER BY ordinal"
+        return self._rows(query, start, start + AFTER)
+
     def blob(self, key: str, kind: str) -> str | None:
         """The text of a blob of this kind."""
         rows = self._rows("SELECT data FROM blobs WHERE key = ? AND kind = ?", key, kind)
         return rows[0][0] if rows else None
+
+    def blobs(self, keys: Sequence[str], kind: str) -> dict[str, str]:
+        """The texts of blobs of this kind, by key."""
+        found = ((key, self.blob(key, kind)) for key in keys)
+        return {key: text for key, text in found if text is not None}
 
     def has_blob(self, key: str) -> bool:
         """Whether there is a blob under this key."""
@@ -216,33 +230,6 @@ class SqliteDatabase:
     def cached_rows(self, cache_key: str) -> list[tuple[Any, ...]]:
         """(run, seq, data) of the events with this cache key."""
         return self._rows("SELECT run, seq, data FROM events WHERE cache_key = ?", cache_key)
-
-    # ---------------------------------------------------------------- digests
-
-    def last_seqs(self) -> dict[str, int]:
-        """The seq of every run's last event."""
-        query = "SELECT id, (SELECT COALESCE(MAX(seq), -1) FROM events WHERE run = runs.id) FROM runs"
-        return dict(self._rows(query))
-
-    def digests(self, kind: str, runs: Sequence[str] | None = None) -> dict[str, Digest]:
-        """The digests of a kind that are kept, by run."""
-        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'digests'"):
-            return {}
-        query = "SELECT kind, run, seq, data FROM digests WHERE kind = ?"
-        if runs is None:
-            rows = self._rows(query, kind)
-        else:
-            parts = [runs[at : at + _AT_ONCE] for at in range(0, len(runs), _AT_ONCE)]
-            marks = [", ".join("?" * len(part)) for part in parts]
-            asked = zip(parts, marks, strict=True)
-            rows = [row for part, mark in asked for row in self._rows(f"{query} AND run IN ({mark})", kind, *part)]
-        return {row[1]: Digest(*row) for row in rows}
-
-    def keep_digests(self, digests: Sequence[Digest]) -> None:
-        """Keeps digests in the place of older ones."""
-        with self._transaction() as db:
-            db.execute(schema.DIGESTS)
-            db.executemany("INSERT OR REPLACE INTO digests VALUES (?, ?, ?, ?)", digests)
 
     # ---------------------------------------------------------------- locks, transactions
 

@@ -32,10 +32,26 @@ LEASES = (
 )
 """Made with the first lease: an archive without one is as every version since 0.1 wrote it, and reads it."""
 
-DIGESTS = """CREATE TABLE IF NOT EXISTS digests (
-    kind TEXT NOT NULL, run TEXT NOT NULL, seq INTEGER NOT NULL, data TEXT NOT NULL, PRIMARY KEY (kind, run))
-    WITHOUT ROWID"""
-"""Made with the first digest; it may be dropped at any time."""
+_DIGESTS = (
+    """CREATE TABLE IF NOT EXISTS digests (
+        kind TEXT NOT NULL, run TEXT NOT NULL, seq INTEGER NOT NULL, data TEXT NOT NULL, PRIMARY KEY (kind, run))
+        WITHOUT ROWID""",
+)
+"""Made with the first digest, with the next ones; all of these may be dropped at any time, together."""
+_HEADS = (
+    "CREATE TABLE heads (run TEXT PRIMARY KEY, seq INTEGER NOT NULL, kept INTEGER NOT NULL DEFAULT -2) WITHOUT ROWID",
+    """CREATE TRIGGER runs_have_heads AFTER INSERT ON runs
+        BEGIN INSERT OR IGNORE INTO heads (run, seq) VALUES (NEW.id, -1); END""",
+    """CREATE TRIGGER events_move_heads AFTER INSERT ON events
+        BEGIN UPDATE heads SET seq = NEW.seq WHERE run = NEW.run; END""",
+    """INSERT INTO heads (run, seq)
+        SELECT id, (SELECT COALESCE(MAX(seq), -1) FROM events WHERE run = runs.id) FROM runs""",
+    """CREATE TABLE verified (
+        place TEXT NOT NULL, program TEXT NOT NULL, kind INTEGER NOT NULL, microseconds REAL NOT NULL,
+        run TEXT NOT NULL, data TEXT NOT NULL, PRIMARY KEY (place, program)) WITHOUT ROWID""",
+    "CREATE INDEX verified_by_speed ON verified(place, kind, microseconds, program)",
+    "DELETE FROM digests WHERE kind = 'verified/1'",  # as versions before these tables kept them
+)
 
 _FROZEN = """CREATE TRIGGER {table}_no_{verb} BEFORE {verb} ON {table}
     BEGIN SELECT RAISE(ABORT, 'the archive is append-only: no {verb} of {table}'); END"""
@@ -61,3 +77,10 @@ def create(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def create_digests(connection: sqlite3.Connection) -> None:
+    """Makes the tables of digests inside the caller's transaction, where they are missing."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'heads'").fetchone() is None:
+        for statement in (*_DIGESTS, *_HEADS):
+            connection.execute(statement)
