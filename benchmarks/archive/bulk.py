@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.archive.filling import Made
 from hipwright.archive import Archive, Outline, Place
 from hipwright.archive.database import RunDigests
-from hipwright.archive.digests import digests_of
+from hipwright.archive.digests import digests_of, task_texts
 from hipwright.archive.outline import add_row
 from hipwright.archive.place import address_of, is_url
 from hipwright.archive.sqlite import schema
@@ -30,6 +30,7 @@ def fill(place: Place, runs: Iterable[Made], told: Callable[[int], None] = lambd
     """Makes the archive at `place` of these runs, with their digests. told: is given the number of runs so far."""
     with Archive(place) as archive:
         (_fill_postgres if is_url(place) else _fill_sqlite)(archive, str(place), _pages(runs), told)
+        task_texts(archive, sorted({group.place.partition("/")[0] for group in archive.database.digests.groups()}))
 
 
 def _fill_sqlite(archive: Archive, place: str, pages: Iterable[list[Made]], told: Callable[[int], None]) -> None:

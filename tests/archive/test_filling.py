@@ -60,6 +60,7 @@ def content(archive: Archive) -> dict[str, Any]:
         "events": [row._replace(clock=0.0) for rows in events for row in rows],
         "blobs": list(database.blob_rows()),
         "digests": digests,
+        "tasks": database.digests.of("task/1"),
         "groups": groups,
         "verified": database.digests.fastest([group.place for group in groups], 9999),
         "seqs": database.digests.last_seqs(),
@@ -81,7 +82,12 @@ def test_a_filled_archive_is_one_that_searches_wrote(places: tuple[Place, Place]
             written(archive, made)
         found = content(filled)
         assert found == content(archive)
-        assert len(found["events"]) == RUNS * EVENTS and len(found["verified"]) == RUNS * 128 and not found["unkept"]
+        assert (
+            len(found["events"]) == RUNS * EVENTS
+            and len(found["verified"]) == RUNS * 128
+            and not found["unkept"]
+            and found["tasks"]
+        )
         assert filled.append(filled.latest_runs(1)[0].id, "note").seq == EVENTS
         if isinstance(normal, Path):
             assert tables(filled) == tables(archive)

@@ -135,10 +135,11 @@ def _of_records(
 
 
 def keep_digests(archive: Archive, run: Run, log: RunLog) -> None:
-    """Keeps the digests of a run that has ended, and its fastest programs; log: all of its events."""
+    """Keeps the digests of a run that has ended, its fastest programs, and its task's text; log: all of its events."""
     one = _read_run(archive, run, log)
     if _may_keep(archive, one):
         _keep_runs(archive, [_run_digests(one, partial(archive.find_all, kind=Program))])
+        task_texts(archive, [run.task])
 
 
 def digests_of(archive: Archive, run: Run, log: RunLog, find: Finder) -> RunDigests:

@@ -48,8 +48,8 @@ _HEADS = (
         SELECT id, (SELECT COALESCE(MAX(seq), -1) FROM events WHERE run = runs.id) FROM runs""",
     """CREATE TABLE verified (
         place TEXT NOT NULL, program TEXT NOT NULL, kind INTEGER NOT NULL, microseconds REAL NOT NULL,
-        run TEXT NOT NULL, data TEXT NOT NULL, PRIMARY KEY (place, program)) WITHOUT ROWID""",
-    "CREATE INDEX verified_by_speed ON verified(place, kind, microseconds, program)",
+        run TEXT NOT NULL, data TEXT NOT NULL, PRIMARY KEY (place, kind, microseconds, program)) WITHOUT ROWID""",
+    "CREATE UNIQUE INDEX verified_programs ON verified(place, program)",
     "DELETE FROM digests WHERE kind = 'verified/1'",  # as versions before these tables kept them
 )
 
