@@ -69,3 +69,25 @@ class WholeContract(ArchiveContract):
                 thread.join()
             events = archive.events("r1", since=1)
             assert failed == [] and sorted(e.number for e in events) == list(range(count))
+
+    def test_a_key_is_one_holders_until_it_is_given_up_or_over(self, tmp_path: Path) -> None:
+        with self.open(tmp_path) as one, self.open(tmp_path) as two:
+            assert one.claim("k", "one", 60.0) and not two.claim("k", "two", 60.0) and two.claim("other", "two", 60.0)
+            assert one.claim("k", "one", 60.0), "its holder makes it last"
+            two.give_up("k", "two")
+            assert not two.claim("k", "two", 60.0)
+            one.give_up("k", "one")
+            assert two.claim("k", "two", 0.0) and one.claim("k", "one", 60.0) and not two.claim("k", "two", 60.0)
+            got = [0] * 8
+            keys = [f"k{n}" for n in range(20)]
+
+            def take(number: int) -> None:
+                with self.open(tmp_path) as archive:
+                    got[number] = sum(archive.claim(key, f"holder {number}", 60.0) for key in keys)
+
+            threads = [threading.Thread(target=take, args=(number,)) for number in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert sum(got) == len(keys)

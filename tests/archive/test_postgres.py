@@ -219,7 +219,8 @@ def test_an_older_schema_is_migrated_by_a_command_only(server: Server, url: str,
     with Archive(url) as archive:
         archive.begin_run(a_run(), records=[program()])
         before = archive.events("r1")
-    older = "DROP TABLE verified, heads, digests, results, leases; UPDATE alembic_version SET version_num = '0001'"
+    newer = "claims, verified, heads, digests, results, leases"
+    older = f"DROP TABLE {newer}; UPDATE alembic_version SET version_num = '0001'"
     server.psql(f"SET search_path = {schema_of(tmp_path)}; {older}")
     with pytest.raises(BadInput) as raised:
         Archive(url, create=False)
@@ -228,6 +229,7 @@ def test_an_older_schema_is_migrated_by_a_command_only(server: Server, url: str,
     assert cli_tools.one_object(done.stdout)["before"] == "0001", done.stderr
     with Archive(url) as archive:
         assert archive.events("r1") == before and archive.lease("r1", 0, "me", 1.0) is not None
+        assert archive.database.digests.last_seqs() == {"r1": 0} and archive.database.digests.unkept() == ["r1"]
 
 
 def test_the_newest_revision_is_the_last_of_the_migrations(server: Server) -> None:

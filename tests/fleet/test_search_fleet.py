@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.fleet.local_fleet import LocalFleet, local_fleet
-from hipwright.archive import Archive, read_log
+from hipwright.archive import Archive, export, read_log
 from hipwright.dataset.store import read_pairs
 from hipwright.errors import HipwrightError
 from tests.fleet.conftest import needs_ray
@@ -76,6 +77,27 @@ def test_a_killed_command_goes_on_where_it_stopped(processors: LocalFleet, tmp_p
     assert hipwright(here, *SEARCH).returncode == 0
     assert canonical(here) == canonical(there)
     assert evaluated(there) == 5
+
+
+def test_two_commands_over_one_archive_evaluate_each_candidate_once(tmp_path: Path) -> None:
+    """Equal searches, each with a seat of its own: what one of them evaluates, the other waits for and takes."""
+    with local_fleet() as fleet:
+        fleet.add("two", {"cpu": 2})
+        words = [sys.executable, "-m", "hipwright", *map(str, SEARCH), "--workers", "1", "--fleet", fleet.address]
+        with Archive(tmp_path / ".hipwright"):  # there before either
+            pass
+        commands = [
+            subprocess.Popen(words, cwd=tmp_path, env=dict(os.environ), stderr=subprocess.DEVNULL) for _ in range(2)
+        ]
+        assert [command.wait(240) for command in commands] == [0, 0]
+    with Archive(tmp_path / ".hipwright", create=False) as archive:
+        logs = [read_log(archive.events(run.id)) for run in archive.runs()]
+        exports = {export(archive, run.id, canonical=True) for run in archive.runs()}
+    assert len(logs) == 2 and len(exports) == 1 and all(len(log.evaluated) == 5 for log in logs)
+    made = Counter(e.evaluation.program for log in logs for e in log.evaluated.values() if not e.cached)
+    assert len(made) == 5 and set(made.values()) == {1}
+    first, second = ({log.clock_started, log.clock_ended} for log in logs)
+    assert max(min(first), min(second)) < min(max(first), max(second)), "they ran at the same time"
 
 
 def evaluated(folder: Path) -> int:

@@ -194,6 +194,7 @@ def _search(archive: Archive, bench: Workbench, request: SearchRequest, plan: _P
             "evaluator": bench.evaluator,
             "source": source,
             "workers": request.workers or (ROUND if request.fleet else 1),
+            "shared": bool(request.fleet),
             "listener": listener,
             "confirm": _confirmation(bench, listener),
             "counters": run_counters(run.settings, bench, plan.targets, _recorded(archive, plan)),

@@ -198,6 +198,12 @@ class Database(Protocol):
         The same attempt may deliver again: what it appended is returned. BadInput for an attempt that was never given.
         """
 
+    def claim(self, key: str, holder: str, seconds: float) -> bool:
+        """Takes `key` for a holder for so long, or makes its claim last; False while another holder's is not over."""
+
+    def give_up(self, key: str, holder: str) -> None:
+        """Ends a holder's claim of `key`, if it has one."""
+
     def lease_rows(self, run: str) -> LeaseRows:
         """What is leased of a run, and whose results were taken."""
 

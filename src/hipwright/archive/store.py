@@ -150,6 +150,14 @@ class Archive:
         appended = self.database.deliver(lease.run, lease.number, lease.attempt, blobs_of(records), events)
         return None if appended is None else _as_read(lease.run, events, appended)
 
+    def claim(self, key: str, holder: str, seconds: float) -> bool:
+        """Takes `key` for a holder for so long, or makes its claim last; False while another holder's is not over."""
+        return self.database.claim(key, holder, seconds)
+
+    def give_up(self, key: str, holder: str) -> None:
+        """Ends a holder's claim of `key`, if it has one."""
+        self.database.give_up(key, holder)
+
     # ---------------------------------------------------------------- reading
 
     def events(self, run: str, *, skip_damaged: bool = False, since: int = 0, until: int | None = None) -> list[Event]:

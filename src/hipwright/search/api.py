@@ -78,7 +78,8 @@ class SearchOptions(TypedDict, total=False):
 
     workers: concurrent evaluations. confirm: verifies the winner again on fresh inputs. counters: what limits parents
     (search/counters.py), which guides the proposals. stop_requested: polled; True
-    ends the search with reason "interrupted", as KeyboardInterrupt does, and `resume` continues it.
+    ends the search with reason "interrupted", as KeyboardInterrupt does, and `resume` continues it. shared: other
+    searches of this archive run now, and what one of them evaluates is waited for, not evaluated again.
     """
 
     workers: int
@@ -87,6 +88,7 @@ class SearchOptions(TypedDict, total=False):
     counters: CountersLike | None
     max_minutes: float | None
     stop_requested: Callable[[], bool]
+    shared: bool
 
 
 def run(
@@ -106,7 +108,7 @@ def run(
         log = read_log([archive.begin_run(run, started, [task])])
         search = Search(archive, run, log, _policy(run), source, evaluator, **options)
         search.listener("run_started", {"run": run.id, "budget": run.budget})
-        return _result(search, *search.go())
+        return _result(search, *_ended(search))
 
 
 def resume(
@@ -133,7 +135,12 @@ def resume(
             done = {"evaluations": len(log.evaluated)}
             archive.append(known.id, "resumed", -1, done)
             search.listener("resumed", {"run": known.id, "budget": known.budget, **done})
-        return _result(search, *search.go())
+        return _result(search, *_ended(search))
+
+
+def _ended(search: Search) -> tuple[Finished, bool]:
+    with search.claims:
+        return search.go()
 
 
 def _policy(run: Run) -> SearchPolicy:

@@ -19,6 +19,7 @@ from hipwright.errors import BadInput, ProviderError
 from hipwright.events import Listener, silent
 from hipwright.records import Decision, Evaluation, Expansion, Program, Record, Run, content_key
 from hipwright.search import counters, fallback, stop
+from hipwright.search.claims import Claims
 from hipwright.search.confirm import Confirm, confirmation, ranking
 from hipwright.search.drawing import draw
 from hipwright.search.interfaces import (
@@ -65,13 +66,16 @@ class Search:
     counters: counters.CountersLike | None = None
     max_minutes: float | None = None
     stop_requested: Callable[[], bool] = lambda: False
+    shared: bool = False
     view: SearchView = field(init=False)
+    claims: Claims = field(init=False)
 
     def __post_init__(self) -> None:
         initial = tuple(self.source.initial())
         if not initial:
             raise BadInput("the source has nothing to start from")
         self.view = SearchView(self.run.seed, self.run.budget, initial=initial, settings=self.run.settings)
+        self.claims = Claims(self.archive, self.run.id, self.shared, self._check_stop)
         self._deadline = None if self.max_minutes is None else time.monotonic() + 60 * self.max_minutes
 
     def go(self) -> tuple[Finished, bool]:
@@ -197,11 +201,12 @@ class Search:
             key = self._cache_key(proposed.program)
             reusable = evaluated.evaluation.fault not in INFRASTRUCTURE
             self._append([LogEntry("evaluated", proposed.number, evaluated.to_dict(), key if reusable else None)])
+            self.claims.end(key)
 
     def _results(self, todo: Sequence[Proposed]) -> Iterator[tuple[Proposed, Evaluated]]:
         """Yields results as they complete; at most `workers` evaluations at a time, in this thread for one worker."""
         evaluate_many = getattr(self.evaluator, "evaluate_many", None)
-        if evaluate_many is not None and len(todo) > 1:
+        if evaluate_many is not None and len(todo) > 1 and not self.shared:
             yield from self._batched(todo, evaluate_many)
             return
         if self.workers <= 1:
@@ -239,8 +244,8 @@ class Search:
                 yield proposed, Evaluated(evaluation=one)
 
     def _evaluated(self, program: str) -> Evaluated:
-        """One evaluation: cached from an earlier run, else made now and repeated while the machine is at fault."""
-        if (known := self.archive.evaluation(self._cache_key(program))) is not None:
+        """One evaluation: another run's, else made now and repeated while the machine is at fault."""
+        if (known := self.claims.known(self._cache_key(program))) is not None:
             return Evaluated(evaluation=known, cached=True)
         attempts, candidate = 0, self.archive.program(program)
         # nothing is chosen in a run of one evaluation, so that the one may serve as the second verification too

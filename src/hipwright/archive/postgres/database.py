@@ -135,6 +135,14 @@ class PostgresDatabase:
 
         return self._session.write(work, run)
 
+    def claim(self, key: str, holder: str, seconds: float) -> bool:
+        """Takes `key` for a holder, or makes its claim last; see `Database.claim`."""
+        return self._session.write(lambda db: leases.claim(db, key, holder, seconds))
+
+    def give_up(self, key: str, holder: str) -> None:
+        """Ends a holder's claim of `key`."""
+        self._session.write(lambda db: leases.give_up(db, key, holder))
+
     def lease_rows(self, run: str) -> LeaseRows:
         """What is leased of a run, and whose results were taken."""
         return LeaseRows(*(self._rows(query) for query in leases.stored(run)))

@@ -13,7 +13,7 @@ from sqlalchemy import text as sql
 from sqlalchemy.dialects.postgresql import insert
 
 from hipwright.archive.database import LeaseRows
-from hipwright.archive.postgres.tables import EVENTS, LEASES, RESULTS, RUNS
+from hipwright.archive.postgres.tables import CLAIMS, EVENTS, LEASES, RESULTS, RUNS
 
 _NOW = sql("SELECT extract(epoch FROM clock_timestamp())::double precision")
 
@@ -59,6 +59,23 @@ def result_of(db: Connection, run: str, number: int) -> Row[Any] | None:
 def keep_result(db: Connection, run: str, number: int, attempt: int, seq: int) -> None:
     """Notes that an attempt's result was taken; its first event is there."""
     db.execute(insert(RESULTS).values(run=run, number=number, attempt=attempt, seq=seq))
+
+
+def claim(db: Connection, key: str, holder: str, seconds: float) -> bool:
+    """Whether a key is the holder's now, for so long."""
+    now = float(db.scalar(_NOW) or 0.0)
+    new = insert(CLAIMS).values(key=key, holder=holder, until=now + seconds)
+    mine = new.on_conflict_do_update(
+        index_elements=[CLAIMS.c.key],
+        set_={"holder": new.excluded.holder, "until": new.excluded.until},
+        where=(CLAIMS.c.holder == holder) | (CLAIMS.c.until <= now),
+    )
+    return db.scalar(mine.returning(CLAIMS.c.key)) is not None
+
+
+def give_up(db: Connection, key: str, holder: str) -> None:
+    """Ends a holder's claim."""
+    db.execute(CLAIMS.delete().where(CLAIMS.c.key == key, CLAIMS.c.holder == holder))
 
 
 def stored(run: str) -> tuple[Select[Any], Select[Any]]:

@@ -59,6 +59,8 @@ RESULTS = Table(
     Column("seq", BigInteger),
 )
 """Whose result was taken, and its first event."""
+CLAIMS = Table("claims", METADATA, text("key", primary_key=True), text("holder"), Column("until", Double))
+"""Who evaluates the candidate of which cache key now; rows change, and go."""
 DIGESTS = Table(
     "digests",
     METADATA,

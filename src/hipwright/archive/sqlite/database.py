@@ -136,6 +136,21 @@ class SqliteDatabase:
             db.execute("INSERT INTO results VALUES (?, ?, ?, ?)", (run, number, attempt, appended.first))
             return appended
 
+    def claim(self, key: str, holder: str, seconds: float) -> bool:
+        """Takes `key` for a holder, or makes its claim last; see `Database.claim`."""
+        with self._transaction() as db:
+            db.execute(schema.CLAIMS)
+            change = """INSERT INTO claims VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE
+                SET holder = excluded.holder, until = excluded.until WHERE holder = excluded.holder OR until <= ?"""
+            now = time.time()
+            return db.execute(change, (key, holder, now + seconds, now)).rowcount == 1
+
+    def give_up(self, key: str, holder: str) -> None:
+        """Ends a holder's claim of `key`."""
+        with self._transaction() as db:
+            db.execute(schema.CLAIMS)
+            db.execute("DELETE FROM claims WHERE key = ? AND holder = ?", (key, holder))
+
     def lease_rows(self, run: str) -> LeaseRows:
         """What is leased of a run, and whose results were taken."""
         if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'results'"):

@@ -31,6 +31,9 @@ LEASES = (
         PRIMARY KEY (run, number)) WITHOUT ROWID""",
 )
 """Made with the first lease: an archive without one is as every version since 0.1 wrote it, and reads it."""
+CLAIMS = """CREATE TABLE IF NOT EXISTS claims (
+    key TEXT PRIMARY KEY, holder TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID"""
+"""Made with the first claim."""
 
 _DIGESTS = (
     """CREATE TABLE IF NOT EXISTS digests (

@@ -1,4 +1,4 @@
-"""The last event of every run, and its fastest verified programs: a search reads these, not the digests of all runs."""
+"""The last event of every run and its fastest verified programs, which a search reads instead of all; and claims."""
 
 from alembic import op
 
@@ -16,6 +16,8 @@ CREATE TABLE verified (
     microseconds DOUBLE PRECISION NOT NULL, run TEXT COLLATE "C" NOT NULL, data TEXT COLLATE "C" NOT NULL,
     PRIMARY KEY (place, program));
 CREATE INDEX verified_by_speed ON verified(place, kind, microseconds, program);
+CREATE TABLE claims (
+    key TEXT COLLATE "C" PRIMARY KEY, holder TEXT COLLATE "C" NOT NULL, until DOUBLE PRECISION NOT NULL);
 DELETE FROM digests WHERE kind = 'verified/1';
 """
 
