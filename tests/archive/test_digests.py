@@ -191,6 +191,18 @@ def test_kept_programs_are_those_that_the_events_tell(tmp_path: Path) -> None:
         assert archive.database.digests.unkept() == []
 
 
+def test_all_is_computed_again_where_that_is_asked(tmp_path: Path) -> None:
+    with Archive(tmp_path) as archive:
+        search(archive, "a", [0, 1])
+        told = found(archive)
+    database = sqlite3.connect(tmp_path / "archive.sqlite")
+    database.executescript("UPDATE heads SET kept = -2; DELETE FROM digests; DELETE FROM verified")  # docs/archive.md
+    database.close()
+    with Archive(tmp_path) as archive:
+        assert archive.database.digests.unkept() == ["a"] and found(archive) == told != []
+        assert archive.database.digests.unkept() == []
+
+
 def test_what_another_version_appends_is_seen(tmp_path: Path) -> None:
     with Archive(tmp_path) as archive:
         search(archive, "a", [0])

@@ -40,7 +40,8 @@ _DIGESTS = (
         kind TEXT NOT NULL, run TEXT NOT NULL, seq INTEGER NOT NULL, data TEXT NOT NULL, PRIMARY KEY (kind, run))
         WITHOUT ROWID""",
 )
-"""Made with the first digest, with the next ones; all of these may be dropped at any time, together."""
+"""Made with the first digest, with the next ones. To have all computed again: empty digests and verified, and set
+heads.kept to -2."""
 _HEADS = (
     "CREATE TABLE heads (run TEXT PRIMARY KEY, seq INTEGER NOT NULL, kept INTEGER NOT NULL DEFAULT -2) WITHOUT ROWID",
     """CREATE TRIGGER runs_have_heads AFTER INSERT ON runs
