@@ -1,6 +1,6 @@
 """Fills an archive with made-up runs quickly: the rows that searches leave, without waiting for each of them.
 
-tests/benchmarks/test_archive_filling.py compares it with the archive's own calls. Only for an archive that is being
+tests/archive/test_filling.py compares it with the archive's own calls. Only for an archive that is being
 made: a crash loses it.
 """
 
