@@ -52,7 +52,10 @@ class OutOfTime(Exception):
 
 @dataclass
 class Search:
-    """One run in progress. log: the run's events in the archive so far; the caller holds the run's lock."""
+    """One run in progress. log: the run's events in the archive so far; the caller holds the run's lock.
+
+    shared: searches of the same archive run at the same time (search/claims.py).
+    """
 
     archive: Archive
     run: Run
