@@ -22,6 +22,8 @@ SHUFFLES, SHUFFLE_RATE = 5, 2e11
 multiprocessors, one each cycle at 1.7 GHz (data sheet of the H100). They bound many outputs of a short k.
 """
 LIBRARY_RATE = {"float32": 45e12, "float16": 500e12, "bfloat16": 500e12}
+FLOAT8_RATE = 250e12
+"""Operations a second of tiles of 8-bit floats by MFMA: a tenth of the MI300X's peak (2614.9e12), assumed, not measured."""
 LIBRARY_LATENCY, GEMV_LATENCY = 2e-6, 1.5e-6
 MARGIN = 0.9
 """A template's time must be below this share of the library's."""
@@ -92,6 +94,12 @@ class ProductCost:
         """Tiles on the vector units. Only CDNA uses matrix units for float32; they are left out."""
         shape = ProductShape(self.batch, self.m, self.n, self.k, self.p.dtype)
         return max(seconds(shape, choose(shape)), LAUNCH + self.bytes / LIBRARY_READ_RATE)
+
+    def float8(self) -> float:
+        """Codes on AMD's matrix units: the operations at the assumed rate, where there are enough tiles, or the bytes."""
+        blocks = self.batch * ceil(self.m / 64) * ceil(self.n / 64)
+        rate = FLOAT8_RATE * min(1.0, blocks / COMPUTE_UNITS)
+        return LAUNCH + max(LIBRARY_LATENCY, self.flops / rate, self.bytes / LIBRARY_READ_RATE)
 
     def split(self) -> float:
         """Half parts on matrix units."""

@@ -50,6 +50,7 @@ class GemmScope:
     """State of one tiled kernel while it is written, and helpers that emit its text."""
 
     names = NAMES
+    types = ("T", "T")  # the C types of the tiles of A and B
     row_major = False  # whether operands with contiguous k are stored [row][k] on the vector units, too
     multistage = True  # whether tensor cores have a loop over k of their own, which loads asynchronously
 
@@ -85,20 +86,28 @@ class GemmScope:
         """The preprocessor condition under which NVIDIA tensor cores are used; "" for never."""
         return ""
 
+    def matrix_instruction(self) -> tuple[str, str, str]:
+        """A lane's fragment of an operand under MFMA, the product of two, and the k of one instruction, as C text."""
+        fragment, instruction, depth = MFMA[self.spec.dtype]
+        if self.mfma_k:
+            return f"{FRAGMENTS[self.spec.dtype]}<MFMA_K>", "matrix_product(frag_a[i], frag_b[j], acc[i][j])", "MFMA_K"
+        product = f"__builtin_amdgcn_mfma_{instruction}(frag_a[i], frag_b[j], acc[i][j], 0, 0, 0)"
+        return fragment, product, str(depth)
+
+    def declare_types(self) -> None:
+        """Declares T, the type of the tiles in LDS."""
+        self.k.line(f"using T = {self.storage};")
+
     def emit_template(self, text: str, **more: str) -> None:
         """Emits a text template, with tile sizes and the matrix instruction in place of its @MARKS@."""
-        fragment, instruction, depth = MFMA[self.spec.dtype]
-        product = f"__builtin_amdgcn_mfma_{instruction}(frag_a[i], frag_b[j], acc[i][j], 0, 0, 0)"
-        if self.mfma_k:
-            fragment, product = (
-                f"{FRAGMENTS[self.spec.dtype]}<MFMA_K>",
-                "matrix_product(frag_a[i], frag_b[j], acc[i][j])",
-            )
+        fragment, product, depth = self.matrix_instruction()
         known = {
             "BM": self.bm,
             "BN": self.bn,
             "BK": self.bk,
-            "DEPTH": "MFMA_K" if self.mfma_k else str(depth),
+            "TYPE_A": self.types[0],
+            "TYPE_B": self.types[1],
+            "DEPTH": depth,
             "FRAGMENT": fragment,
             "PRODUCT": product,
             **more,
