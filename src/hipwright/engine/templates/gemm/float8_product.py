@@ -25,6 +25,7 @@ from hipwright.engine.lower.values import Index, Tensor
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
+from hipwright.engine.templates.gemm import tensor_cores
 from hipwright.engine.templates.gemm.contraction import MatrixProduct, product_of
 from hipwright.engine.templates.gemm.cost import MARGIN, ProductCost
 from hipwright.engine.templates.gemm.gemv_plan import VECTOR_CHUNK
@@ -71,15 +72,15 @@ def float8_product(call: KernelCall) -> Offer | None:
     a, b = codes_of(call.c, p.a), codes_of(call.c, p.b)
     if a is None or b is None:
         return None
-    factors = [x.factor for x in (a, b) if x.factor is not None]
+    scaled = a.factor is not None or b.factor is not None
     data: Any = Float8Spec(p.space, p.k, a.codes.dtype, b.codes.dtype)
     return Offer(
         "float8",
         write,
         [a.codes, b.codes],
-        [Output(p.space, dtype="float32", shape=list(p.shape)) if factors else p.output],
+        [Output(p.space, dtype="float32", shape=list(p.shape)) if scaled else p.output],
         _is_default(call, p, (a.codes.dtype, b.codes.dtype)),
-        _finish(call, p, factors) if factors else p.finish,
+        _finish(call, p, a, b) if scaled else p.finish,
         store_above=-1,  # codes that are computed are stored: a tile holds them as memory does
         data=data,
     )
@@ -132,24 +133,20 @@ def _chosen(c: LoweringContext, t: Tensor, number: int, form: str, has_factors: 
     return Codes(codes, c.tensor("float32", [*t.shape[:2], ONE], factor) if has_factors else None)
 
 
-def _finish(call: KernelCall, p: MatrixProduct, factors: list[Codes]) -> Callable[[Tensor], Tensor]:
+def _finish(call: KernelCall, p: MatrixProduct, a: Codes, b: Codes) -> Callable[[Tensor], Tensor]:
     """Multiplies the stored sums with the operands' factors, before what the product itself does to them."""
     c, meta = call.c, call.outs[0]
     dtype = p.stored or (meta.dtype if meta else p.dtype)
 
     def value(index: Index) -> E:
-        found = None
-        for one, row in zip(operands, (1, 2), strict=True):
-            if one.factor is not None:
-                e = one.factor.at([index[0], index[row], ZERO])
-                found = e if found is None else c.arena.binary("*", found, e)
-        assert found is not None
-        return found
+        given = [(one.factor, index[row]) for one, row in ((a, 1), (b, 2)) if one.factor is not None]
+        first, *rest = (factor.at([index[0], row, ZERO]) for factor, row in given)
+        return c.arena.binary("*", first, rest[0]) if rest else first
 
     def finish(stored: Tensor) -> Tensor:
         factor = regroup(c, c.tensor("float32", p.space, value), stored.shape)
-        scaled = c.map(lambda x, y: c.arena.binary("*", x, y), stored, factor, dtype=dtype, shape=stored.shape)
-        return p.finish(scaled) if p.finish else scaled
+        out = c.map(lambda x, y: c.arena.binary("*", x, y), stored, factor, dtype=dtype, shape=stored.shape)
+        return p.finish(out) if p.finish else out
 
     return finish
 
@@ -186,6 +183,10 @@ class Float8Operand(ProductOperand):
         k.emit.directive("#endif")
         super().store_to_lds(k, g)
 
+    def swizzled_index(self, r: str, kk: str) -> str:
+        """Of the first of 16 codes: two lie where tensor_cores.py has one of a half type."""
+        return f"2 * k_contiguous_index({r}, ({kk}) / 2)"
+
 
 class _Float8Tiles(LargeTileGemm):
     """What both kinds of tiles have in common."""
@@ -193,16 +194,20 @@ class _Float8Tiles(LargeTileGemm):
     spec: Float8Spec
 
     def __init__(self, body: CallBody, tiling: Tiling, split: int) -> None:
+        self.body = body
         super().__init__(body, tiling, split)
-        spec: Float8Spec = body.data
-        self.forms = (spec.dtype, spec.other)
-        self.types = ("T", "T") if spec.dtype == spec.other else ("TA", "TB")
+        self.types = ("T", "T") if self.dtypes[0] == self.dtypes[1] else ("TA", "TB")
         if body.call.choices.get(CDNA4):
             self.mfma_k = body.knob("GEMM_MFMA_K", 128, (32, 128), "k of a matrix instruction of AMD's")
 
+    @property
+    def dtypes(self) -> tuple[str, str]:
+        """The forms of both operands."""
+        return self.spec.dtype, self.spec.other
+
     def tile_operands(self) -> list[ProductOperand]:
         """A and B, each in its form."""
-        (a, b), (of_a, of_b) = self.tensors, self.forms
+        (a, b), (of_a, of_b) = self.tensors, self.dtypes
         return [
             Float8Operand("a", a, "row", self.m, self.bm, dtype=of_a),
             Float8Operand("b", b, "col", self.n, self.bn, dtype=of_b),
@@ -215,8 +220,8 @@ class _Float8Tiles(LargeTileGemm):
         k.line(f"using T = {self.storage};")
         if self.types[0] != "T":
             k.line("using TA = T;")
-            k.line(f"using TB = {STORAGE[self.forms[1]]};")
-        a, b = (f"FLOAT8_{form.removeprefix('float8_').upper()}" for form in self.forms)
+            k.line(f"using TB = {STORAGE[self.dtypes[1]]};")
+        a, b = (f"FLOAT8_{form.removeprefix('float8_').upper()}" for form in self.dtypes)
         k.line(f"constexpr int FORM_A = {a}, FORM_B = {b}, MFMA_K = {self.instruction_depth()};")
         k.line(f"constexpr float {_SCALE} = float8_scale<FORM_A, FORM_B, MFMA_K>();")
 
@@ -246,7 +251,11 @@ class _Float8Tiles(LargeTileGemm):
 class LargeFloat8(_Float8Tiles):
     """A tile with a side of 128, or one that a knob may make so large."""
 
-    names = f"{LargeTileGemm.names} {NAMES}"
+    names = f"{LargeTileGemm.names} {NAMES} part"
+
+    def tensor_core_condition(self) -> str:
+        """Two OCP forms with contiguous k."""
+        return tensor_cores.float8_condition(self, [t for t in self.body.operands if t is not None])
 
     def knobs(self, body: CallBody) -> tuple[str, str, str]:
         """As of half types; tiles that are deep enough for instructions of 128 have fewer columns, to fit LDS."""

@@ -86,6 +86,11 @@ class GemmScope:
         """The preprocessor condition under which NVIDIA tensor cores are used; "" for never."""
         return ""
 
+    @property
+    def dtypes(self) -> tuple[str, str]:
+        """The dtypes of the tiles of A and B."""
+        return self.spec.dtype, self.spec.dtype
+
     def matrix_instruction(self) -> tuple[str, str, str]:
         """A lane's fragment of an operand under MFMA, the product of two, and the k of one instruction, as C text."""
         fragment, instruction, depth = MFMA[self.spec.dtype]
@@ -97,6 +102,13 @@ class GemmScope:
     def declare_types(self) -> None:
         """Declares T, the type of the tiles in LDS."""
         self.k.line(f"using T = {self.storage};")
+
+    def declare_shared(self, a: str, b: str) -> None:
+        """Declares the tiles of A and B in LDS."""
+        first, second = self.types
+        both = [f"{first} {a}, {b}"] if first == second else [f"{first} {a}", f"{second} {b}"]
+        for tiles in both:
+            self.k.line(f"__shared__ __attribute__((aligned(16))) {tiles};")
 
     def emit_template(self, text: str, **more: str) -> None:
         """Emits a text template, with tile sizes and the matrix instruction in place of its @MARKS@."""

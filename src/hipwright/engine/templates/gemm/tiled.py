@@ -103,7 +103,7 @@ class Gemm(GemmScope):
         k.emit.directive("#if GEMM_MFMA")
         self.declare_mfma_depth()
         k.line(f"constexpr int WM = {m} / 32, WN = {n} / 32, PAD = 16 / sizeof(T);  // 16 x 16 tiles of each wave")
-        self._declare_shared(f"tile_a[2][{m}][{depth} + PAD]", f"tile_b[2][{n}][{depth} + PAD]")
+        self.declare_shared(f"tile_a[2][{m}][{depth} + PAD]", f"tile_b[2][{n}][{depth} + PAD]")
         k.line("Accumulator acc[WM][WN] = {};")
         k.line("const int wave = threadIdx.x / 64, lane = threadIdx.x % 64;")
         if self.tensor_cores:
@@ -113,17 +113,10 @@ class Gemm(GemmScope):
             tensor_cores.declare_tiles(k, self, multistage=self.multistage)
         k.emit.directive("#else")
         k.line(f"constexpr int TM = {m} / 16, TN = {n} / 16, GM = TM < 4 ? TM : 4, GN = TN < 4 ? TN : 4;")
-        self._declare_shared(f"tile_a[2][{depth}][{m} + 4]", f"tile_b[2][{depth}][{n} + 4]")
+        self.declare_shared(f"tile_a[2][{depth}][{m} + 4]", f"tile_b[2][{depth}][{n} + 4]")
         k.line("float acc[TM][TN] = {};")
         k.line("const int ty = threadIdx.x / 16, tx = threadIdx.x % 16;")
         k.emit.directive("#endif")
-
-    def _declare_shared(self, a: str, b: str) -> None:
-        """Declares the tiles of A and B in LDS."""
-        first, second = self.types
-        both = [f"{first} {a}, {b}"] if first == second else [f"{first} {a}", f"{second} {b}"]
-        for tiles in both:
-            self.k.line(f"__shared__ __attribute__((aligned(16))) {tiles};")
 
     def locate_tile(self) -> None:
         """Declares row0, col0 and b: the tile of this block."""

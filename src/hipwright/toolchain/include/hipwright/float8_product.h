@@ -1,4 +1,4 @@
-// Products of 8-bit floats by matrix units: which codes an instruction takes as they are, and what becomes of others.
+// Products of 8-bit floats by matrix units: which codes MFMA takes as they are, what becomes of others, and `mma.sync`.
 #pragma once
 #include <hip/hip_runtime.h>
 #include <hipwright/float8.h>
@@ -119,5 +119,66 @@ __device__ __forceinline__ Accumulator float8_product(const Float8Fragment<K>& a
 #pragma unroll
     for (int i = 0; i < K / 16; i += 2) c = float8_step<A, B, K>(a.words + i, b.words + i, c);
     return c;
+}
+#endif
+
+#if GEMM_MMA
+#ifdef __CUDA_ARCH__
+// Two of four codes, the lower or the upper ones, as half numbers; exact.
+template <int FORMAT>
+__device__ __forceinline__ unsigned halves_of_float8(unsigned codes, int upper) {
+    __half pair[2];
+    pair[0] = __half(float8_to_float<FORMAT>((unsigned char)(codes >> 16 * upper)));
+    pair[1] = __half(float8_to_float<FORMAT>((unsigned char)(codes >> (16 * upper + 8))));
+    unsigned out;
+    __builtin_memcpy(&out, pair, 4);
+    return out;
+}
+#endif
+
+// c += A B of one warp, 16 x 8 x 32, as mma_m16n8k16_half (tensor_cores.h) with two codes of OCP forms in place of each
+// half number: one instruction from compute capability 8.9 (PTX ISA, "mma"), before it two of half numbers.
+template <int A, int B>
+__device__ __forceinline__ void mma_m16n8k32_float8(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1,
+                                                    int lane) {
+#if __CUDA_ARCH__ >= 890
+#define FLOAT8_MMA(TYPES)                                                                                              \
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.f32." TYPES                                                        \
+                 ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                \
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                      \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
+    if constexpr (Float8Form<A>::E4M3 && Float8Form<B>::E4M3)
+        FLOAT8_MMA("e4m3.e4m3");
+    else if constexpr (Float8Form<A>::E4M3)
+        FLOAT8_MMA("e4m3.e5m2");
+    else if constexpr (Float8Form<B>::E4M3)
+        FLOAT8_MMA("e5m2.e4m3");
+    else
+        FLOAT8_MMA("e5m2.e5m2");
+#undef FLOAT8_MMA
+#elif defined(__CUDA_ARCH__)
+#pragma unroll
+    for (int upper = 0; upper < 2; ++upper) {
+        unsigned x[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) x[i] = halves_of_float8<A>(a[i], upper);
+        mma_m16n8k16_half(c[0], c[1], c[2], c[3], x, halves_of_float8<B>(b0, upper), halves_of_float8<B>(b1, upper), lane);
+    }
+#else
+    for (int k = 0; k < 8; ++k) {
+        const unsigned b = k / 4 ? b1 : b0;
+        const unsigned upper_row = __shfl((int)a[k / 4 * 2], lane / 4 * 4 + k % 4, 32);
+        const unsigned lower_row = __shfl((int)a[k / 4 * 2 + 1], lane / 4 * 4 + k % 4, 32);
+        const unsigned left_column = __shfl((int)b, lane % 4 * 8 + k % 4, 32);
+        const unsigned right_column = __shfl((int)b, lane % 4 * 8 + 4 + k % 4, 32);
+        for (int byte = 0; byte < 32; byte += 8) {
+            const float x = float8_to_float<A>((unsigned char)(upper_row >> byte));
+            const float y = float8_to_float<A>((unsigned char)(lower_row >> byte));
+            const float left = float8_to_float<B>((unsigned char)(left_column >> byte));
+            const float right = float8_to_float<B>((unsigned char)(right_column >> byte));
+            c[0] += x * left, c[1] += x * right, c[2] += y * left, c[3] += y * right;
+        }
+    }
+#endif
 }
 #endif
