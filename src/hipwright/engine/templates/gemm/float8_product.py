@@ -3,8 +3,8 @@
 The tiles of tiled.py and sliced_k.py with codes in LDS, one byte each, so half of what conversion to a half type moves.
 MFMA multiplies 32 of k by one instruction (`16x16x32_fp8_fp8` and its mixes with e5m2), in runs for gfx950 alone 128
 (`16x16x128_f8f6f4` without scales). The instructions of gfx942 know FNUZ forms, those of gfx950 OCP's: what codes of
-other forms become is in the header float8_product.h, so that one text is right on every GPU. Sums are float; scales that
-do not depend on k, in `_scaled_mm` or multiplied with an operand in the graph, are factors of the sum.
+other forms become is in the header float8_product.h, so that one text is right on every GPU. Sums are float. Scales
+that do not depend on k, of `_scaled_mm` or multiplied with an operand in the graph, are factors of the sum.
 
 On NVIDIA from compute capability 8.9, tiles of 64 and 128 of two OCP operands with contiguous k use `mma.sync.m16n8k32`
 (tensor_cores.py); its sums are added as floats every 64 of k, as tensor cores add 8-bit products roughly (DeepSeek-V3,
@@ -159,7 +159,7 @@ def _is_default(call: KernelCall, p: MatrixProduct, forms: tuple[str, str]) -> b
         return False
     if p.offered_alone:  # the library's operator: it has a kernel where the forms are the architecture's own
         return not all(set(forms) <= set(NATIVE[name]) for name in units)
-    return costs.float8() < min(costs.gemm(), MARGIN * costs.library())
+    return costs.float8() < min(costs.gemm(), MARGIN * (costs.library() + costs.conversions()))
 
 
 # ---------------------------------------------------------------- the kernels
@@ -226,10 +226,8 @@ class _Float8Tiles(LargeTileGemm):
         k.line(f"constexpr float {_SCALE} = float8_scale<FORM_A, FORM_B, MFMA_K>();")
 
     def instruction_depth(self) -> str:
-        """The k of an instruction: 128 where the tile has as much for each wave."""
-        if not self.mfma_k:
-            return "32"
-        return f"{self.mfma_k} == 128 && {self.bk} % 128 == 0 && {self.bm} > 16 && {self.bn} > 16 ? 128 : 32"
+        """The k of an instruction, as C text."""
+        return f"{self.mfma_k} == 128 && {self.deepest} % 128 == 0 ? 128 : 32" if self.mfma_k else "32"
 
     def declare_mfma_depth(self) -> None:
         """Done by `declare_types`."""
@@ -252,6 +250,7 @@ class LargeFloat8(_Float8Tiles):
     """A tile with a side of 128, or one that a knob may make so large."""
 
     names = f"{LargeTileGemm.names} {NAMES} part"
+    two_blocks = False  # 150 registers; 128 are too few for 16 codes at a time
 
     def tensor_core_condition(self) -> str:
         """Two OCP forms with contiguous k."""
@@ -270,6 +269,7 @@ class SlicedFloat8(_Float8Tiles, SlicedKGemm):
     """A small tile, whose k the threads share."""
 
     names = f"{SlicedKGemm.names} {NAMES}"
+    step = "4"  # 16 codes a side are more floats than registers
 
     def knobs(self, body: CallBody) -> tuple[str, str, str]:
         """As of half types."""

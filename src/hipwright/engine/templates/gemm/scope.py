@@ -52,6 +52,7 @@ class GemmScope:
     names = NAMES
     types = ("T", "T")  # the C types of the tiles of A and B
     row_major = False  # whether operands with contiguous k are stored [row][k] on the vector units, too
+    two_blocks = True  # whether tensor cores leave a multiprocessor registers for a second block
     multistage = True  # whether tensor cores have a loop over k of their own, which loads asynchronously
 
     def __init__(self, body: CallBody, split: int = 1) -> None:
@@ -70,9 +71,14 @@ class GemmScope:
             self.mfma_k = body.knob("GEMM_MFMA_K", 32, (16, 32), "k of a matrix instruction of AMD's")
 
     def declare_mfma_depth(self) -> None:
-        """Declares MFMA_K where it is a knob, at most the depth of the tiles in LDS."""
+        """Declares MFMA_K where it is a knob, at most `deepest`."""
         if self.mfma_k:
-            self.k.line(f"constexpr int MFMA_K = {self.mfma_k} < {self.bk} ? {self.mfma_k} : {self.bk};")
+            self.k.line(f"constexpr int MFMA_K = {self.mfma_k} < {self.deepest} ? {self.mfma_k} : {self.deepest};")
+
+    @property
+    def deepest(self) -> str:
+        """The most k of one instruction, as C text: the depth of the tiles in LDS."""
+        return self.bk
 
     def knobs(self, body: CallBody) -> tuple[str, str, str]:
         """Rows, columns and depth of the block tile, as C text."""

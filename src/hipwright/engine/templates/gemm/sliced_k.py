@@ -55,6 +55,7 @@ class SlicedKGemm(LargeTileGemm):
 
     names = f"{NAMES} {SLICE_NAMES}"
     row_major = True
+    step = "VECTOR"  # the k that a thread reads from LDS at once on the vector units
 
     def knobs(self, body: CallBody) -> tuple[str, str, str]:
         """16 x 16 is left to gemv_plan.py."""
@@ -62,6 +63,11 @@ class SlicedKGemm(LargeTileGemm):
         rows = SMALL if t.columns > SMALL[0] else SMALL[1:]
         columns = SMALL[1:] if t.columns > SMALL[0] else SMALL[:2]
         return tile_knobs(body, (t.rows, t.columns, t.depth), (rows, columns, (base, 2 * base)))
+
+    @property
+    def deepest(self) -> str:
+        """Tiles of 16 rows or columns have two waves at most, so that their k is divided in two at least."""
+        return f"({self.bk} / ({self.bm} > 16 && {self.bn} > 16 ? 1 : 2))"
 
     def tensor_core_condition(self) -> str:
         """Never: small tiles stay on the vector units."""
@@ -85,7 +91,8 @@ class SlicedKGemm(LargeTileGemm):
     def multiply(self, operands: list[ProductOperand]) -> None:
         """Emits the product of each slice's share of the tile's k."""
         a, b = (o.row_major for o in operands)
-        of_a, of_b = ({"n": n, "x": f"vec_{n}", "t": t} for n, t in zip("ab", self.types, strict=True))
+        kinds = zip("ab", self.types, strict=True)
+        of_a, of_b = ({"n": n, "x": f"vec_{n}", "t": kind, "step": self.step} for n, kind in kinds)
         texts = {
             "READ_A": _READ_ROWS.format(**of_a, size="TM", row="i * TY + ty")
             if a
@@ -93,6 +100,7 @@ class SlicedKGemm(LargeTileGemm):
             "READ_B": _READ_ROWS.format(**of_b, size="TN", row="i * TX + tx")
             if b
             else _READ_COLUMNS.format(**of_b, size="TN", first="tx * TN"),
+            "STEP": self.step,
             "X": "vec_a[i].v[v]" if a else "vec_a[v].v[i]",
             "Y": "vec_b[j].v[v]" if b else "vec_b[v].v[j]",
         }
@@ -148,12 +156,12 @@ __shared__ __attribute__((aligned(16))) unsigned char lds[TILE_BYTES > SUM_BYTES
 TileA& tile_a = *reinterpret_cast<TileA*>(lds);
 TileB& tile_b = *reinterpret_cast<TileB*>(lds + sizeof(TileA));
 """
-_READ_ROWS = """WideVector<{t}, VECTOR> {x}[{size}];
+_READ_ROWS = """WideVector<{t}, {step}> {x}[{size}];
     #pragma unroll
-    for (int i = 0; i < {size}; ++i) {x}[i] = load_aligned<VECTOR>(&tile_{n}[buffer][{row}][q]);"""
-_READ_COLUMNS = """WideVector<{t}, {size}> {x}[VECTOR];
+    for (int i = 0; i < {size}; ++i) {x}[i] = load_aligned<{step}>(&tile_{n}[buffer][{row}][q]);"""
+_READ_COLUMNS = """WideVector<{t}, {size}> {x}[{step}];
     #pragma unroll
-    for (int v = 0; v < VECTOR; ++v) {x}[v] = load_aligned<{size}>(&tile_{n}[buffer][q + v][{first}]);"""
+    for (int v = 0; v < {step}; ++v) {x}[v] = load_aligned<{size}>(&tile_{n}[buffer][q + v][{first}]);"""
 _MULTIPLY = """
 #if GEMM_MFMA
 #pragma unroll
@@ -176,12 +184,12 @@ for (int q = 0; q < @BK@ / SLICES; q += @DEPTH@) {
 }
 #else
 const int k_begin = slice * (@BK@ / SLICES);
-#pragma unroll 8 / VECTOR
-for (int q = k_begin; q < k_begin + @BK@ / SLICES; q += VECTOR) {
+#pragma unroll 8 / @STEP@
+for (int q = k_begin; q < k_begin + @BK@ / SLICES; q += @STEP@) {
     @READ_A@
     @READ_B@
     #pragma unroll
-    for (int v = 0; v < VECTOR; ++v) {
+    for (int v = 0; v < @STEP@; ++v) {
         #pragma unroll
         for (int i = 0; i < TM; ++i) {
             #pragma unroll

@@ -99,7 +99,8 @@ def multiply(g: GemmScope, operands: list[ProductOperand]) -> None:
     """Emits acc += A B for the tiles in LDS buffer `buffer`."""
     a, b = operands
     if g.spec.dtype in OCP:
-        at_row, at_column = "(wave / 4 * WM + i) * 16 + lane % 16", "wave % 4 * (WN * 8) + j * 16 + lane / 16 * 8 + lane % 8"
+        at_row = "(wave / 4 * WM + i) * 16 + lane % 16"
+        at_column = "wave % 4 * (WN * 8) + j * 16 + lane / 16 * 8 + lane % 8"
         g.emit_template(
             _FLOAT8_STEP,
             AT_A=f"k_contiguous_index({at_row}, q * 16 + lane / 16 * 8)",

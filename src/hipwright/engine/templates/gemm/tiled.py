@@ -60,7 +60,7 @@ class Gemm(GemmScope):
             k.line("exchange_neighbours(acc, lane);")
             k.emit.directive("#endif")
         self.store()
-        bounds = "512" if self.tensor_cores else "256, 1"  # 128 registers a thread: two blocks fit a multiprocessor
+        bounds = "512" if self.tensor_cores and self.two_blocks else "256, 1"  # 128 registers a thread, or all
         return k.finish(self.grid(), "256", bounds, f"tiles of {self.bm} x {self.bn}, {self.bk} deep")
 
     def _k_loop(self, operands: list[ProductOperand]) -> None:
