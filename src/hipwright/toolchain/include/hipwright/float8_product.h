@@ -106,7 +106,7 @@ __device__ __forceinline__ Accumulator float8_step(const unsigned* a, const unsi
 template <int A, int B, int K>
 __device__ __forceinline__ Accumulator float8_product(const Float8Fragment<K>& a, const Float8Fragment<K>& b,
                                                       Accumulator c) {
-#if defined(__gfx950__) || !defined(__AMDGCN__)
+#if !defined(__AMDGCN__) || (defined(__gfx950__) && __has_builtin(__builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4))
     if constexpr (K == 128 && !float8_widens<A, B, K>()) {
         using Words = int __attribute__((ext_vector_type(8)));
         Words x, y;
