@@ -5,9 +5,9 @@
 #include <hipwright/matrix_cores.h>
 #include <hipwright/tensor_cores.h>
 
-// What MFMA makes of the codes of a form. gfx942 multiplies FNUZ forms, gfx950 OCP's. Read as FNUZ, a code of e4m3fn is
-// half its value, but for -0 and NaN, whose codes are changed on the way to LDS. Forms that are neither (e5m2 on gfx942:
-// FNUZ has no infinities), and all on GPUs without such an instruction, become bfloat16, exactly.
+// What MFMA makes of the codes of a form. gfx942 multiplies FNUZ forms, gfx950 OCP's. Read as FNUZ, a code of e4m3fn
+// is half its value, but for -0 and NaN, whose codes are changed on the way to LDS. Forms that are neither (e5m2 on
+// gfx942: FNUZ has no infinities), and all on GPUs without such an instruction, become bfloat16, exactly.
 enum Float8Codes { FLOAT8_TAKEN, FLOAT8_HALVED, FLOAT8_WIDENED };
 
 // K: the k of one instruction, 32 or 128. The cpu target multiplies as gfx942 does where K is 32, else as gfx950.
@@ -36,7 +36,8 @@ template <int A, int B, int K>
 __device__ __forceinline__ constexpr float float8_scale() {
 #if GEMM_MFMA
     if (float8_widens<A, B, K>()) return 1.0f;
-    return (float8_codes<A, K>() == FLOAT8_HALVED ? 2.0f : 1.0f) * (float8_codes<B, K>() == FLOAT8_HALVED ? 2.0f : 1.0f);
+    constexpr bool A_HALVED = float8_codes<A, K>() == FLOAT8_HALVED, B_HALVED = float8_codes<B, K>() == FLOAT8_HALVED;
+    return (A_HALVED ? 2.0f : 1.0f) * (B_HALVED ? 2.0f : 1.0f);
 #else
     return 1.0f;
 #endif
@@ -112,8 +113,8 @@ __device__ __forceinline__ Accumulator float8_product(const Float8Fragment<K>& a
         Words x, y;
         __builtin_memcpy(&x, a.words, 32);
         __builtin_memcpy(&y, b.words, 32);
-        return __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(x, y, c, !Float8Form<A>::E4M3, !Float8Form<B>::E4M3, 0, 0,
-                                                                0, 0);
+        constexpr int KIND_A = !Float8Form<A>::E4M3, KIND_B = !Float8Form<B>::E4M3;
+        return __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(x, y, c, KIND_A, KIND_B, 0, 0, 0, 0);
     }
 #endif
 #pragma unroll
@@ -162,7 +163,8 @@ __device__ __forceinline__ void mma_m16n8k32_float8(float (&c)[4], const unsigne
         unsigned x[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) x[i] = halves_of_float8<A>(a[i], upper);
-        mma_m16n8k16_half(c[0], c[1], c[2], c[3], x, halves_of_float8<B>(b0, upper), halves_of_float8<B>(b1, upper), lane);
+        const unsigned left = halves_of_float8<B>(b0, upper), right = halves_of_float8<B>(b1, upper);
+        mma_m16n8k16_half(c[0], c[1], c[2], c[3], x, left, right, lane);
     }
 #else
     for (int k = 0; k < 8; ++k) {
