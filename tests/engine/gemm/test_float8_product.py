@@ -229,6 +229,21 @@ def test_products_of_a_graph(name: str) -> None:
         compare(run(program, model, inputs, **place)[0], made, native)
 
 
+def test_factors_that_are_not_finite() -> None:
+    """0 times infinity is no number, although the sum of the codes may be any."""
+    a, b = (torch.randn(37, 88) * 2).to(FN), (torch.randn(45, 88) * 2).to(FN)
+    s, t = torch.rand(37, 1) + 0.5, torch.rand(45, 1) + 0.5
+    a[3], b[5], a[4] = torch.ones(88).to(FN), torch.ones(88).to(FN), torch.zeros(88).to(FN)
+    s[2:5], t[7] = float("inf"), float("nan")
+    model = Of(GRAPHS["dequantised"][0])
+    program = written(model, [a, b, s, t])
+    native = model(a, b, s, t)
+    assert native.isinf().any() and native[4].isnan().all()
+    for place in ON_MATRIX_UNITS[::2]:
+        got = run(program, model, [a, b, s, t], **place)[0]
+        assert torch.equal(got.isnan(), native.isnan()) and torch.equal(got.isinf(), native.isinf())
+
+
 def test_operands_whose_k_is_not_contiguous() -> None:
     inputs = [codes(FN, 3, 40, 36), codes(FN, 3, 40, 70)]
     model = Of(lambda a, b: torch.bmm(a.float().transpose(1, 2), b.float()))

@@ -172,7 +172,7 @@ def _scaled(call: KernelCall) -> MatrixProduct:
     arena = c.arena
 
     def value(x: E, one: E, other: E, *more: E) -> E:
-        out = arena.binary("*", x, arena.binary("*", one, other))
+        out = arena.binary("*", arena.binary("*", x, one), other)
         out = arena.binary("+", out, more[0]) if more else out
         return arena.call(ROUNDING[meta.dtype], out, ctype="float") if meta.dtype in FLOAT8 else out
 

@@ -134,18 +134,32 @@ def _chosen(c: LoweringContext, t: Tensor, number: int, form: str, has_factors: 
 
 
 def _finish(call: KernelCall, p: MatrixProduct, a: Codes, b: Codes) -> Callable[[Tensor], Tensor]:
-    """Multiplies the stored sums with the operands' factors, before what the product itself does to them."""
+    """Multiplies the stored sums with the operands' factors, before what the product itself does to them. Where a
+    factor is not finite, the terms are added as the graph has them: 0 times infinity is no number.
+    """
     c, meta = call.c, call.outs[0]
     dtype = p.stored or (meta.dtype if meta else p.dtype)
 
-    def value(index: Index) -> E:
+    def factor(index: Index) -> E:
         given = [(one.factor, index[row]) for one, row in ((a, 1), (b, 2)) if one.factor is not None]
         first, *rest = (factor.at([index[0], row, ZERO]) for factor, row in given)
         return c.arena.binary("*", first, rest[0]) if rest else first
 
+    def terms(index: Index) -> E:
+        k = c.arena.var("k", p.k)
+        both = [t.at([index[0], index[row], ix(k)]) for t, row in ((p.a, 1), (p.b, 2))]
+        return c.arena.loop("sum", [k], [(ZERO, p.k)], c.arena.binary("*", *both))
+
     def finish(stored: Tensor) -> Tensor:
-        factor = regroup(c, c.tensor("float32", p.space, value), stored.shape)
-        out = c.map(lambda x, y: c.arena.binary("*", x, y), stored, factor, dtype=dtype, shape=stored.shape)
+        factors, sums = (regroup(c, c.tensor("float32", p.space, of), stored.shape) for of in (factor, terms))
+
+        def at(index: Index) -> E:
+            x = c.arena.cast(factors.at(index), "float")
+            zero = c.arena.const(0.0, "float")
+            is_finite = c.arena.binary("==", c.arena.binary("*", x, zero), zero, "bool")
+            return c.arena.guard(is_finite, c.arena.binary("*", stored.at(index), x), sums.at(index))
+
+        out = c.tensor(dtype, stored.shape, at)
         return p.finish(out) if p.finish else out
 
     return finish
