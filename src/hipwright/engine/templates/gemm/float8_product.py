@@ -147,8 +147,8 @@ def _finish(call: KernelCall, p: MatrixProduct, a: Codes, b: Codes) -> Callable[
 
     def terms(index: Index) -> E:
         k = c.arena.var("k", p.k)
-        both = [t.at([index[0], index[row], ix(k)]) for t, row in ((p.a, 1), (p.b, 2))]
-        return c.arena.loop("sum", [k], [(ZERO, p.k)], c.arena.binary("*", *both))
+        x, y = (t.at([index[0], index[row], ix(k)]) for t, row in ((p.a, 1), (p.b, 2)))
+        return c.arena.loop("sum", [k], [(ZERO, p.k)], c.arena.binary("*", x, y))
 
     def finish(stored: Tensor) -> Tensor:
         factors, sums = (regroup(c, c.tensor("float32", p.space, of), stored.shape) for of in (factor, terms))
