@@ -30,7 +30,21 @@ extern "C" __global__ void convert{number}(const float* x, unsigned char* y, flo
 }}
 """
         for number, saturates in enumerate(("true", "false", "true", "false"))
-    )
+    ),
+    "float8_product": "".join(
+        f"""
+extern "C" __global__ void multiply{number}_{k}(const unsigned char* x, float* z) {{
+#if GEMM_MFMA
+    Float8Fragment<{k}> a;
+    __builtin_memcpy(&a, x + threadIdx.x * {k} / 4, {k} / 4);
+    const Accumulator sums = float8_product<{number}, {number}>(a, a, Accumulator{{}});
+    z[threadIdx.x] = sums[0] * float8_scale<{number}, {number}, {k}>();
+#endif
+}}
+"""
+        for number in range(4)
+        for k in (32, 128)
+    ),
 }
 """Kernels that use templates of a device header which no program of the other kinds uses."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hipwright.api.task_engine import _measured_choices
-from hipwright.engine.knobs import CDNA4, SPLIT
+from hipwright.engine.knobs import CDNA4, FLOAT8_UNITS, SPLIT
 
 
 def bench(targets: list[str], gpus: dict[str, str]) -> Any:
@@ -34,3 +34,19 @@ def bench(targets: list[str], gpus: dict[str, str]) -> Any:
 def test_what_targets_choose(targets: list[str], gpus: dict[str, str], choice: str) -> None:
     found = _measured_choices(bench(targets, gpus))
     assert ({CDNA4, SPLIT} & set(found)) == ({choice} if choice else set())
+
+
+@pytest.mark.parametrize(
+    ("targets", "gpus", "units"),
+    [
+        (["gfx942", "cpu"], {}, "gfx942"),
+        (["gfx950@sim", "gfx942"], {}, "gfx942,gfx950"),
+        (["rocm"], {"rocm": "gfx950"}, "gfx950"),
+        (["gfx942", "gfx90a"], {}, None),
+        (["cpu"], {}, None),
+        (["cuda", "gfx942"], {"cuda": "sm_90"}, None),
+    ],
+)
+def test_the_gpus_that_multiply_8_bit_floats(targets: list[str], gpus: dict[str, str], units: str | None) -> None:
+    """Named only where all GPUs of a run do."""
+    assert _measured_choices(bench(targets, gpus)).get(FLOAT8_UNITS) == units

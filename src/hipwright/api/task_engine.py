@@ -13,7 +13,7 @@ import msgspec
 from hipwright.capture.graph import Graph
 from hipwright.capture.random_operators import draws_numbers
 from hipwright.engine.authoring import Authored, any_length, author, loop_steps
-from hipwright.engine.knobs import CDNA4, DEFAULT, GIVEN_UP, PLAIN_PLAN, SPLIT
+from hipwright.engine.knobs import CDNA4, DEFAULT, FLOAT8_UNITS, GIVEN_UP, PLAIN_PLAN, SPLIT
 from hipwright.engine.partly import author_partly
 from hipwright.engine.rewrite.loops.repetition import LEAST_STEPS
 from hipwright.engine.templates.gemm.split_precision import STAGES, STAGES_LDS
@@ -26,7 +26,7 @@ from hipwright.records import Evaluation, Program
 from hipwright.search import EngineSource
 from hipwright.search.fallback import Fallback
 from hipwright.search.operators import complete
-from hipwright.targets import CPU, GFX950, NVIDIA, TARGETS
+from hipwright.targets import CPU, GFX942, GFX950, NVIDIA, TARGETS
 from hipwright.task.handle import TaskHandle
 from hipwright.task.sizes import SharedSize
 
@@ -143,11 +143,14 @@ def _measured_choices(bench: Workbench) -> dict[str, Any]:
     for gfx950 alone, which no measurement stands behind.
 
     Every target of the run must be a GPU at hand with an architecture of NVIDIA's and the LDS for three stages; or be
-    gfx950, simulated or not, or the processor.
+    gfx950, simulated or not, or the processor. Where they are gfx942 too, templates know that all GPUs multiply 8-bit
+    floats.
     """
     evaluator = bench.evaluator
-    if _architectures(evaluator) == {GFX950.name}:
-        return {CDNA4: True}
+    architectures = _architectures(evaluator)
+    if architectures and architectures <= {GFX942.name, GFX950.name}:
+        units = {FLOAT8_UNITS: ",".join(sorted(architectures))}
+        return units | ({CDNA4: True} if architectures == {GFX950.name} else {})
     if set(evaluator.targets) != set(evaluator.architectures):
         return {}
     known = [TARGETS.architecture(name) for name in evaluator.architectures.values()]

@@ -41,6 +41,8 @@ CDNA4 = "cdna4"
 """The choice, true or false, whether products have the options that gfx950 alone has an instruction for: 32 of k at
 once, and loads from global memory to LDS. True for runs whose GPUs are all gfx950; its programs run everywhere.
 """
+FLOAT8_UNITS = "float8_units"
+"""The choice, in no space: a run's architectures, joined by commas, if all of them multiply 8-bit floats by MFMA."""
 GIVEN_UP = "given_up"
 """The choice that is in no space: the nodes that stay library calls because a program of theirs was refused.
 

@@ -33,6 +33,7 @@ __all__ = [
     "AMD",
     "CPU",
     "CUDA",
+    "GFX942",
     "GFX950",
     "NVIDIA",
     "OFFLINE",

@@ -54,12 +54,13 @@ SIZES = [
     (130, 70, 72, {"GEMM_M": 128, "GEMM_N": 64, "GEMM_K": 32}),
     (130, 132, 40, {"GEMM_M": 128, "GEMM_N": 128, "GEMM_K": 16}),  # tiles are less deep than the instruction
     (33, 40, 200, {"GEMM_M": 32, "GEMM_N": 32, "GEMM_K": 64, "slices": 0}),
+    (13, 40, 72, {"GEMM_M": 16, "GEMM_N": 32, "GEMM_K": 32, "slices": 0}),  # two waves at most
 ]
 
 
 @pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("dtype", [HALF, BRAIN], ids=str)
-@pytest.mark.parametrize(("m", "n", "k", "knobs"), SIZES, ids=["tiles", "shallow", "slices"])
+@pytest.mark.parametrize(("m", "n", "k", "knobs"), SIZES, ids=["tiles", "shallow", "slices", "narrow"])
 @pytest.mark.parametrize("depth", [16, 32])
 def test_values(m: int, n: int, k: int, knobs: dict[str, int], depth: int, dtype: torch.dtype) -> None:
     """The machine code of both kinds of GPU, and the cpu target as CDNA."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from hipwright.capture.graph import Graph, Meta, Size, Symbol, short
+from hipwright.capture.graph import Graph, Meta, Node, Size, Symbol, short
 from hipwright.engine.lower.short_rows import LARGE, few
 
 _WRITES = frozenset({"index_put", "index_put_", "index_copy", "index_copy_"})
@@ -36,7 +36,9 @@ def pinned(graph: Graph) -> Graph:
             shapes = [meta.shape for a in node.args[:3] if (meta := known.get(a["node"])) is not None]
             if len(shapes) == 3 and len({len(s) for s in shapes}) == 1 and len(shapes[0]) > 2:
                 _heads(shapes, symbols, values)
-                _equal(shapes, symbols, values)
+                _equal(_attended(*shapes), symbols, values)
+        elif short(node.op) == "_scaled_mm":
+            _equal(_multiplied(node, known), symbols, values)
         elif short(node.op) in _WRITES:
             target = known.get(node.args[0]["node"])
             last = target.shape[-1] if target is not None and len(target.shape) > 1 else 0
@@ -71,10 +73,24 @@ def _short_row(shape: Sequence[Size], dims: Any, symbols: Mapping[str, Symbol], 
         values |= {size: symbols[size].hint for size in sizes if isinstance(size, str) and size in symbols}
 
 
-def _equal(shapes: Sequence[Sequence[Size]], symbols: Mapping[str, Symbol], values: dict[str, Size]) -> None:
-    """One name for the leading dimensions of q, k and v, and for the lengths of k and v, where they were equal."""
-    q, k, v = shapes
-    pairs = [*zip(q[:-2], k[:-2], strict=True), *zip(q[:-2], v[:-2], strict=True), (k[-2], v[-2])]
+Pairs = Sequence[tuple[Size, Size]]
+
+
+def _attended(q: Sequence[Size], k: Sequence[Size], v: Sequence[Size]) -> Pairs:
+    """The leading dimensions of q, k and v, and the lengths of k and v."""
+    return [*zip(q[:-2], k[:-2], strict=True), *zip(q[:-2], v[:-2], strict=True), (k[-2], v[-2])]
+
+
+def _multiplied(node: Node, known: Mapping[str, Meta | None]) -> Pairs:
+    """The summed dimension of both matrices, and the columns and the bias: the operator's trace compares neither."""
+    a, b, _, _, bias = (known.get(arg["node"]) if isinstance(arg, dict) else None for arg in [*node.args, None][:5])
+    if a is None or b is None:
+        return []
+    return [(a.shape[1], b.shape[0]), *([(b.shape[1], bias.shape[0])] if bias is not None else [])]
+
+
+def _equal(pairs: Pairs, symbols: Mapping[str, Symbol], values: dict[str, Size]) -> None:
+    """One name for both sizes of a pair, where they were equal."""
     for first, second in pairs:
         first, second = (values.get(str(s), s) for s in (first, second))
         plain = isinstance(first, int) or first in symbols

@@ -8,7 +8,7 @@ from hipwright.engine.ir.operators import ATTENTION, RECURRENT_LAYER
 from hipwright.engine.lower.values import NotLowered
 from hipwright.engine.templates.attention import split, split_matrix, tiled, tiled_matrix
 from hipwright.engine.templates.conv import adaptive_pool, implicit_gemm, one_by_one, split_conv, stencil_calls
-from hipwright.engine.templates.gemm import contraction, grouped, packed_product, products, routed
+from hipwright.engine.templates.gemm import contraction, float8_product, grouped, packed_product, products, routed
 from hipwright.engine.templates.offers import KernelCall, Offer
 from hipwright.engine.templates.recurrent import layer
 from hipwright.engine.templates.scatter import scatters, segments
@@ -17,7 +17,7 @@ from hipwright.engine.templates.select import calls
 Template = Callable[[KernelCall], Offer | None]
 
 _CONVOLUTIONS = stencil_calls.KINDS
-_PRODUCTS = contraction.KINDS
+_PRODUCTS, _SCALED = contraction.KINDS, contraction.SCALED
 _MEANS = tuple(f"{prefix}adaptive_avg_pool{n}d" for prefix, n in (("", 1), ("", 2), ("", 3), ("_", 2), ("_", 3)))
 _MAXIMA = tuple(f"max_pool{n}d{suffix}" for suffix in ("", "_with_indices") for n in (1, 2, 3))
 _REDUCTIONS = ("index_add", "scatter_add", "index_put", "scatter_reduce", "index_reduce", "scatter")
@@ -25,11 +25,12 @@ _REDUCTIONS = ("index_add", "scatter_add", "index_put", "scatter_reduce", "index
 REGISTERED: tuple[tuple[Template, Sequence[str]], ...] = (
     (packed_product.packed_product, _PRODUCTS),
     (routed.routed_product, _PRODUCTS),
-    (products.gemv_product, _PRODUCTS),
+    (products.gemv_product, (*_PRODUCTS, _SCALED)),
     (products.direct_product, _PRODUCTS),
     (products.full_k_product, _PRODUCTS),
     (products.split_product, _PRODUCTS),
-    (products.tiled_product, _PRODUCTS),
+    (float8_product.float8_product, (*_PRODUCTS, _SCALED)),
+    (products.tiled_product, (*_PRODUCTS, _SCALED)),
     (grouped.grouped, ("_grouped_mm",)),
     (split_conv.split_convolution, _CONVOLUTIONS),
     (stencil_calls.convolution, _CONVOLUTIONS),

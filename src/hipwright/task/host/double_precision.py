@@ -10,12 +10,29 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from hipwright.errors import TaskError
 from hipwright.task.host.modes import depthwise
 from hipwright.task.host.modes.rounded_sums import RoundedSums
 from hipwright.task.host.modes.ties import TieMarker
 from hipwright.task.host.random_draws import NARROW, NotedDraws, draws
 
 _NAN_TO_NUM = (torch.ops.aten.nan_to_num, torch.ops.aten.nan_to_num_)
+
+
+def _scaled(
+    sums: torch.Tensor,
+    scale_a: torch.Tensor,
+    scale_b: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    scale_result: torch.Tensor | None = None,
+    *rest: Any,
+    **more: Any,
+) -> torch.Tensor:
+    """What torch._scaled_mm makes of the sums: it has no float64 kernel. Scales are those of tensors, rows, columns."""
+    if scale_result is not None or any(s.numel() > 1 and 1 not in s.shape for s in (scale_a, scale_b)):
+        raise TaskError("a scaled product of this kind has no float64 form")
+    out = sums * scale_a * scale_b
+    return out if bias is None else out + bias
 
 
 LARGEST = float(torch.finfo(torch.float32).max)
@@ -54,6 +71,12 @@ class _Operators(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torc
             bounds = {"posinf": self._largest, "neginf": -self._largest}
             kwargs = {**given, **{name: bounds[name] for name in bounds if given.get(name) is None}}
             args = args[:1]
+        if func is torch.ops.aten._scaled_mm.default:
+            return _scaled(self._called(torch.ops.aten.mm.default, args[:2], {}), *args[2:], **kwargs)
+        return self._called(func, args, kwargs)
+
+    def _called(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """The operator's result, marked and moved."""
         run = depthwise.called if self._choices is None else self._choices.called
         out = run(func, args, kwargs)
         if self._sums is not None:

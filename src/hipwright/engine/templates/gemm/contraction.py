@@ -6,19 +6,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hipwright.engine.ir.einsum import letters_of
-from hipwright.engine.ir.expr import E
+from hipwright.engine.ir.expr import ROUNDING, E
 from hipwright.engine.ir.index import ONE, Ix, product
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.values import Index, NotLowered, Tensor
 from hipwright.engine.templates.offers import KernelCall, Output, permuted, regroup
+from hipwright.float8 import FLOAT8
 
 PRODUCT_DTYPES = ("float32", "float16", "bfloat16")
+SCALED = "_scaled_mm"
 KINDS = ("mm", "bmm", "matmul", "linear", "addmm", "baddbmm", "mv", "dot", "einsum")
 
 
 @dataclass(eq=False)
 class MatrixProduct:
-    """out[b, m, n] = sum over k of a[b, m, k] * b[b, n, k]. `finish` maps the stored product to the node's value."""
+    """out[b, m, n] = sum over k of a[b, m, k] * b[b, n, k]. `finish` maps the stored product to the node's value.
+
+    stored: the product's dtype before `finish`, where it is not the node's. offered_alone: the operator is the
+    library's own kernel, so that a template is a choice and no default.
+    """
 
     a: Tensor
     b: Tensor
@@ -26,11 +32,13 @@ class MatrixProduct:
     k: Ix
     finish: Callable[[Tensor], Tensor] | None = None
     shape: Sequence[Ix] = ()  # in memory, where it is not the node's
+    stored: str = ""
+    offered_alone: bool = False
 
     @property
     def output(self) -> Output:
         """The output of the templates."""
-        return Output(self.space, shape=list(self.shape))
+        return Output(self.space, dtype=self.stored, shape=list(self.shape))
 
     @property
     def dtype(self) -> str:
@@ -148,6 +156,31 @@ def _plus(c: LoweringContext, stored: Tensor, bias: Tensor, alpha: float, beta: 
     return c.map(value, *operands, dtype=stored.dtype, shape=stored.shape)
 
 
+def _scaled(call: KernelCall) -> MatrixProduct:
+    """8-bit floats as bfloat16, which holds them exactly; the sum is multiplied with scales of the tensors or of rows
+    and columns.
+    """
+    c, meta = call.c, call.outs[0]
+    (a, b, *scales), bias = call.args[:4], call.arg(4, "bias")
+    if meta is None or call.arg(5, "scale_result") is not None:
+        raise NotLowered("a scale of the result")
+    made = contraction(c, c.cast(a, "bfloat16"), "mk", c.cast(b, "bfloat16"), "kn", "mn")
+    made.stored, made.offered_alone = "float32", True
+    for scale, rows in zip(scales, ([a.shape[0], ONE], [ONE, b.shape[1]]), strict=True):
+        if scale.dtype != "float32" or (product(scale.shape) != ONE and list(scale.shape) != rows):
+            raise NotLowered("scales of parts of rows")
+    arena = c.arena
+
+    def value(x: E, one: E, other: E, *more: E) -> E:
+        out = arena.binary("*", arena.binary("*", x, one), other)
+        out = arena.binary("+", out, more[0]) if more else out
+        return arena.call(ROUNDING[meta.dtype], out, ctype="float") if meta.dtype in FLOAT8 else out
+
+    given = [*scales, *([] if bias is None else [bias])]
+    made.finish = lambda stored: c.map(value, stored, *given, dtype=meta.dtype, shape=stored.shape, ctype="float")
+    return made
+
+
 def _einsum(call: KernelCall) -> MatrixProduct | None:
     operands = call.args[1]
     found = letters_of(call.args[0], len(operands))
@@ -169,4 +202,5 @@ _FORMS: dict[str, Callable[[KernelCall], MatrixProduct | None]] = {
     "addmm": _added,
     "baddbmm": _added,
     "einsum": _einsum,
+    SCALED: _scaled,
 }

@@ -22,6 +22,10 @@ SHUFFLES, SHUFFLE_RATE = 5, 2e11
 multiprocessors, one each cycle at 1.7 GHz (data sheet of the H100). They bound many outputs of a short k.
 """
 LIBRARY_RATE = {"float32": 45e12, "float16": 500e12, "bfloat16": 500e12}
+FLOAT8_RATE = 250e12
+"""Operations a second of tiles of 8-bit floats by MFMA: a tenth of the MI300X's peak (2614.9e12); an assumption that
+nothing has measured.
+"""
 LIBRARY_LATENCY, GEMV_LATENCY = 2e-6, 1.5e-6
 MARGIN = 0.9
 """A template's time must be below this share of the library's."""
@@ -54,8 +58,7 @@ class ProductCost:
     def library(self) -> float:
         """The library's product, a kernel for a computed operand, and one for the pointwise operators that follow."""
         is_gemv = min(self.m, self.n) <= gemv_plan.VECTOR_CHUNK
-        blocks = self.batch * ceil(self.m / 32) * ceil(self.n / 32) * ceil(self.k / 512)  # the library splits k, too
-        rate = LIBRARY_RATE[self.p.dtype] * min(1.0, blocks / COMPUTE_UNITS)
+        rate = LIBRARY_RATE[self.p.dtype] * self._share()
         if self.p.dtype == "float32":
             if self.batch > 1 and (max(self.m, self.n) <= 64 or max(min(self.m, self.n), self.k) <= 64):
                 rate /= 2  # partly empty tiles, or a k shorter than the pipeline
@@ -92,6 +95,20 @@ class ProductCost:
         """Tiles on the vector units. Only CDNA uses matrix units for float32; they are left out."""
         shape = ProductShape(self.batch, self.m, self.n, self.k, self.p.dtype)
         return max(seconds(shape, choose(shape)), LAUNCH + self.bytes / LIBRARY_READ_RATE)
+
+    def float8(self) -> float:
+        """Codes on AMD's matrix units: the operations at the assumed rate, or the bytes."""
+        rate = FLOAT8_RATE * self._share()
+        return LAUNCH + max(LIBRARY_LATENCY, self.flops / rate, self.bytes / LIBRARY_READ_RATE)
+
+    def conversions(self) -> float:
+        """What the library needs before its product of operands that lie in memory as 8-bit floats: a wider copy."""
+        return LAUNCH + sum(3 * self.c.numel_hint(t.shape) for t in (self.p.a, self.p.b)) / READ_RATE
+
+    def _share(self) -> float:
+        """The share of the compute units that have work, where k may be split, too."""
+        blocks = self.batch * ceil(self.m / 32) * ceil(self.n / 32) * ceil(self.k / 512)
+        return min(1.0, blocks / COMPUTE_UNITS)
 
     def split(self) -> float:
         """Half parts on matrix units."""

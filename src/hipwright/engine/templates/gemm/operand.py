@@ -14,7 +14,8 @@ from hipwright.engine.templates.gemm.scope import GemmScope
 class ProductOperand:
     """Operand A (rows of the output) or B (its columns), and the layout of its tile in LDS.
 
-    name: "a" or "b"; row: the C name of its row or column; count: the number of rows; size: rows of the tile.
+    name: "a" or "b"; row: the C name of its row or column; count: the number of rows; size: rows of the tile; dtype:
+    of the tile, if it is not that of the product.
     """
 
     name: str
@@ -24,12 +25,21 @@ class ProductOperand:
     size: str
     row_major: bool = False  # LDS tile as [row][k] on the vector units; on matrix units it always is
     k_contiguous: bool = True  # LDS tile for tensor cores: neighbouring k side by side
+    dtype: str = ""
 
     def choose_layout(self, k: CallKernel, g: GemmScope) -> None:
         """Finds along which dimension memory is contiguous, and lays out the LDS tile accordingly."""
         self.along_k = k.runs_along(self.tensor, 2) or not k.runs_along(self.tensor, 1)
         self.row_major = self.along_k and g.row_major
         self.k_contiguous = self.along_k
+
+    def held(self, g: GemmScope) -> str:
+        """The dtype of the tile."""
+        return self.dtype or g.spec.dtype
+
+    def c_type(self, g: GemmScope) -> str:
+        """The C type of the tile."""
+        return g.types[int(self.name == "b")]
 
     def declare(self, k: CallKernel, g: GemmScope) -> None:
         """Declares the registers of the next tile, in vectors of 16 bytes along the contiguous dimension."""
@@ -39,7 +49,7 @@ class ProductOperand:
         self.vectors = f"({self.size} * {g.bk} / {self.width})"
         self.per_thread = f"({self.vectors} + 255) / 256"
         k.line(f"constexpr int {self.width} = 16 / sizeof(T);")
-        k.line(f"T {self.registers}[{self.per_thread}][{self.width}];")
+        k.line(f"{self.c_type(g)} {self.registers}[{self.per_thread}][{self.width}];")
         axis = "p" if self.along_k else self.row
         conditions = k.vector_conditions(self.tensor, ["b", self.row, "p"], axis, self.width)
         self.aligned = f"aligned_{n}" if conditions else ""
@@ -70,7 +80,7 @@ class ProductOperand:
         self.open_vector_loop(k, g)
 
         def load_vector(index: list[str], axis: str) -> None:
-            k.vector(self.tensor, index, axis, self.width, f"{self.registers}[l]", dtype=g.spec.dtype, aligned=True)
+            k.vector(self.tensor, index, axis, self.width, f"{self.registers}[l]", dtype=self.held(g), aligned=True)
 
         self.load_or_zero(k, g, f"{self.registers}[l]", load_vector)
         k.close()
@@ -94,10 +104,10 @@ class ProductOperand:
         k.line("#pragma unroll")
         k.open(f"for (int v = 0; v < {self.width}; ++v)")
         k.line(f"const {k.kind} at = {axis} + v;")
-        k.line(f"{target}[v] = T(0.0f);")
+        k.line(f"{target}[v] = {self.c_type(g)}(0.0f);")
         k.open(f"if ({others} && at < {limit})")
         moved = ["at" if i == axis else i for i in index]
-        k.line(f"{target}[v] = {k.load(self.tensor, moved, g.spec.dtype)};")
+        k.line(f"{target}[v] = {k.load(self.tensor, moved, self.held(g))};")
         for _ in range(3):
             k.close()
 

@@ -29,7 +29,7 @@ def gemv_product(call: KernelCall) -> Offer | None:
     if p is None or spec is None:
         return None
     costs = ProductCost(call, p)
-    default = costs.gemv(spec) < min(MARGIN * costs.library(), costs.gemm())
+    default = not p.offered_alone and costs.gemv(spec) < min(MARGIN * costs.library(), costs.gemm())
     read_once = call.c.hint(spec.vector_count) <= gemv_plan.VECTOR_CHUNK
     return Offer(
         "gemv",
@@ -78,7 +78,7 @@ def tiled_product(call: KernelCall) -> Offer | None:
         return None
     costs = ProductCost(call, p)
     data: Any = GemmSpec(p.space, p.k, p.dtype)
-    default = costs.gemm() < MARGIN * costs.library()
+    default = not p.offered_alone and costs.gemm() < MARGIN * costs.library()
     return Offer("gemm", sliced_k.write, [p.a, p.b], [p.output], default, p.finish, data=data)
 
 

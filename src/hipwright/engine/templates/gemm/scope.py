@@ -50,7 +50,9 @@ class GemmScope:
     """State of one tiled kernel while it is written, and helpers that emit its text."""
 
     names = NAMES
+    types = ("T", "T")  # the C types of the tiles of A and B
     row_major = False  # whether operands with contiguous k are stored [row][k] on the vector units, too
+    two_blocks = True  # whether tensor cores leave a multiprocessor registers for a second block
     multistage = True  # whether tensor cores have a loop over k of their own, which loads asynchronously
 
     def __init__(self, body: CallBody, split: int = 1) -> None:
@@ -69,9 +71,14 @@ class GemmScope:
             self.mfma_k = body.knob("GEMM_MFMA_K", 32, (16, 32), "k of a matrix instruction of AMD's")
 
     def declare_mfma_depth(self) -> None:
-        """Declares MFMA_K where it is a knob, at most the depth of the tiles in LDS."""
+        """Declares MFMA_K where it is a knob, at most `deepest`."""
         if self.mfma_k:
-            self.k.line(f"constexpr int MFMA_K = {self.mfma_k} < {self.bk} ? {self.mfma_k} : {self.bk};")
+            self.k.line(f"constexpr int MFMA_K = {self.mfma_k} < {self.deepest} ? {self.mfma_k} : {self.deepest};")
+
+    @property
+    def deepest(self) -> str:
+        """The most k of one instruction, as C text: the depth of the tiles in LDS."""
+        return self.bk
 
     def knobs(self, body: CallBody) -> tuple[str, str, str]:
         """Rows, columns and depth of the block tile, as C text."""
@@ -85,20 +92,40 @@ class GemmScope:
         """The preprocessor condition under which NVIDIA tensor cores are used; "" for never."""
         return ""
 
+    @property
+    def dtypes(self) -> tuple[str, str]:
+        """The dtypes of the tiles of A and B."""
+        return self.spec.dtype, self.spec.dtype
+
+    def matrix_instruction(self) -> tuple[str, str, str]:
+        """A lane's fragment of an operand under MFMA, the product of two, and the k of one instruction, as C text."""
+        fragment, instruction, depth = MFMA[self.spec.dtype]
+        if self.mfma_k:
+            return f"{FRAGMENTS[self.spec.dtype]}<MFMA_K>", "matrix_product(frag_a[i], frag_b[j], acc[i][j])", "MFMA_K"
+        product = f"__builtin_amdgcn_mfma_{instruction}(frag_a[i], frag_b[j], acc[i][j], 0, 0, 0)"
+        return fragment, product, str(depth)
+
+    def declare_types(self) -> None:
+        """Declares T, the type of the tiles in LDS."""
+        self.k.line(f"using T = {self.storage};")
+
+    def declare_shared(self, a: str, b: str) -> None:
+        """Declares the tiles of A and B in LDS."""
+        first, second = self.types
+        both = [f"{first} {a}, {b}"] if first == second else [f"{first} {a}", f"{second} {b}"]
+        for tiles in both:
+            self.k.line(f"__shared__ __attribute__((aligned(16))) {tiles};")
+
     def emit_template(self, text: str, **more: str) -> None:
         """Emits a text template, with tile sizes and the matrix instruction in place of its @MARKS@."""
-        fragment, instruction, depth = MFMA[self.spec.dtype]
-        product = f"__builtin_amdgcn_mfma_{instruction}(frag_a[i], frag_b[j], acc[i][j], 0, 0, 0)"
-        if self.mfma_k:
-            fragment, product = (
-                f"{FRAGMENTS[self.spec.dtype]}<MFMA_K>",
-                "matrix_product(frag_a[i], frag_b[j], acc[i][j])",
-            )
+        fragment, product, depth = self.matrix_instruction()
         known = {
             "BM": self.bm,
             "BN": self.bn,
             "BK": self.bk,
-            "DEPTH": "MFMA_K" if self.mfma_k else str(depth),
+            "TYPE_A": self.types[0],
+            "TYPE_B": self.types[1],
+            "DEPTH": depth,
             "FRAGMENT": fragment,
             "PRODUCT": product,
             **more,

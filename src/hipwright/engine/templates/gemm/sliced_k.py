@@ -23,11 +23,16 @@ TILE_BYTES SUM_BYTES lds sums sum s c vec_a vec_b slice k_begin"""
 
 def write(body: CallBody) -> list[EmittedKernel]:
     """One kernel, or two with split-k."""
+    tiling, split = chosen_tiling(body)
+    return (SlicedKGemm if tiling.small else LargeTileGemm)(body, tiling, split).kernels()
+
+
+def chosen_tiling(body: CallBody) -> tuple[Tiling, int]:
+    """The tiling of the least estimate, and the parts of k."""
     spec: GemmSpec = body.data
     batch, m, n, k = (body.hint(s) for s in (*spec.space, spec.k))
     tiling = choose(ProductShape(batch, m, n, k, spec.dtype))
-    split = int(body.choose("split", SPLITS, tiling.split))
-    return (SlicedKGemm if tiling.small else LargeTileGemm)(body, tiling, split).kernels()
+    return tiling, int(body.choose("split", SPLITS, tiling.split))
 
 
 class LargeTileGemm(Gemm):
@@ -50,6 +55,7 @@ class SlicedKGemm(LargeTileGemm):
 
     names = f"{NAMES} {SLICE_NAMES}"
     row_major = True
+    step = "VECTOR"  # the k that a thread reads from LDS at once on the vector units
 
     def knobs(self, body: CallBody) -> tuple[str, str, str]:
         """16 x 16 is left to gemv_plan.py."""
@@ -57,6 +63,11 @@ class SlicedKGemm(LargeTileGemm):
         rows = SMALL if t.columns > SMALL[0] else SMALL[1:]
         columns = SMALL[1:] if t.columns > SMALL[0] else SMALL[:2]
         return tile_knobs(body, (t.rows, t.columns, t.depth), (rows, columns, (base, 2 * base)))
+
+    @property
+    def deepest(self) -> str:
+        """Tiles of 16 rows or columns have two waves at most, so that their k is divided in two at least."""
+        return f"({self.bk} / ({self.bm} > 16 && {self.bn} > 16 ? 1 : 2))"
 
     def tensor_core_condition(self) -> str:
         """Never: small tiles stay on the vector units."""
@@ -66,7 +77,7 @@ class SlicedKGemm(LargeTileGemm):
         """Declares the slices, and the LDS that holds the tiles first and the sums at the end."""
         k = self.k
         k.use("GEMM_MFMA")
-        k.line(f"using T = {self.storage};")
+        self.declare_types()
         shapes = {}
         for operand in self.tile_operands():
             operand.choose_layout(k, self)
@@ -80,13 +91,16 @@ class SlicedKGemm(LargeTileGemm):
     def multiply(self, operands: list[ProductOperand]) -> None:
         """Emits the product of each slice's share of the tile's k."""
         a, b = (o.row_major for o in operands)
+        kinds = zip("ab", self.types, strict=True)
+        of_a, of_b = ({"n": n, "x": f"vec_{n}", "t": kind, "step": self.step} for n, kind in kinds)
         texts = {
-            "READ_A": _READ_ROWS.format(n="a", x="vec_a", size="TM", row="i * TY + ty")
+            "READ_A": _READ_ROWS.format(**of_a, size="TM", row="i * TY + ty")
             if a
-            else _READ_COLUMNS.format(n="a", x="vec_a", size="TM", first="ty * TM"),
-            "READ_B": _READ_ROWS.format(n="b", x="vec_b", size="TN", row="i * TX + tx")
+            else _READ_COLUMNS.format(**of_a, size="TM", first="ty * TM"),
+            "READ_B": _READ_ROWS.format(**of_b, size="TN", row="i * TX + tx")
             if b
-            else _READ_COLUMNS.format(n="b", x="vec_b", size="TN", first="tx * TN"),
+            else _READ_COLUMNS.format(**of_b, size="TN", first="tx * TN"),
+            "STEP": self.step,
             "X": "vec_a[i].v[v]" if a else "vec_a[v].v[i]",
             "Y": "vec_b[j].v[v]" if b else "vec_b[v].v[j]",
         }
@@ -124,16 +138,16 @@ constexpr int WANTED = MFMA_TILES < 8 ? 4 : MFMA_TILES < 16 ? 2 : 1, SLICES = WA
 constexpr int WAVES = 4 / SLICES;
 constexpr int WAVES_M = WAVES == 4 || (WAVES == 2 && @BM@ > @BN@) ? 2 : 1, WAVES_N = WAVES / WAVES_M;
 constexpr int WM = @BM@ / 16 / WAVES_M, WN = @BN@ / 16 / WAVES_N;  // 16 x 16 tiles of a wave
-using TileA = T[2][@BM@][@BK@ + VECTOR];
-using TileB = T[2][@BN@][@BK@ + VECTOR];
+using TileA = @TYPE_A@[2][@BM@][@BK@ + VECTOR];
+using TileB = @TYPE_B@[2][@BN@][@BK@ + VECTOR];
 Accumulator acc[WM][WN] = {};
 const int lane = threadIdx.x % 64, wave = threadIdx.x / 64 % WAVES, slice = threadIdx.x / 64 / WAVES;
 #else
 constexpr int K_VECTORS = @BK@ / VECTOR, WANTED = 4096 / (@BM@ * @BN@);
 constexpr int SLICES = WANTED < K_VECTORS ? WANTED : K_VECTORS, SLICE_SIZE = 256 / SLICES;
 constexpr int TM = 4, TY = @BM@ / TM, TX = SLICE_SIZE / TY, TN = @BN@ / TX;  // threads of a slice, and their sums
-using TileA = T@SHAPE_A@;
-using TileB = T@SHAPE_B@;
+using TileA = @TYPE_A@@SHAPE_A@;
+using TileB = @TYPE_B@@SHAPE_B@;
 float acc[TM][TN] = {};
 const int ty = threadIdx.x % SLICE_SIZE / TX, tx = threadIdx.x % TX, slice = threadIdx.x / SLICE_SIZE;
 #endif
@@ -142,12 +156,12 @@ __shared__ __attribute__((aligned(16))) unsigned char lds[TILE_BYTES > SUM_BYTES
 TileA& tile_a = *reinterpret_cast<TileA*>(lds);
 TileB& tile_b = *reinterpret_cast<TileB*>(lds + sizeof(TileA));
 """
-_READ_ROWS = """WideVector<T, VECTOR> {x}[{size}];
+_READ_ROWS = """WideVector<{t}, {step}> {x}[{size}];
     #pragma unroll
-    for (int i = 0; i < {size}; ++i) {x}[i] = load_aligned<VECTOR>(&tile_{n}[buffer][{row}][q]);"""
-_READ_COLUMNS = """WideVector<T, {size}> {x}[VECTOR];
+    for (int i = 0; i < {size}; ++i) {x}[i] = load_aligned<{step}>(&tile_{n}[buffer][{row}][q]);"""
+_READ_COLUMNS = """WideVector<{t}, {size}> {x}[{step}];
     #pragma unroll
-    for (int v = 0; v < VECTOR; ++v) {x}[v] = load_aligned<{size}>(&tile_{n}[buffer][q + v][{first}]);"""
+    for (int v = 0; v < {step}; ++v) {x}[v] = load_aligned<{size}>(&tile_{n}[buffer][q + v][{first}]);"""
 _MULTIPLY = """
 #if GEMM_MFMA
 #pragma unroll
@@ -170,12 +184,12 @@ for (int q = 0; q < @BK@ / SLICES; q += @DEPTH@) {
 }
 #else
 const int k_begin = slice * (@BK@ / SLICES);
-#pragma unroll 8 / VECTOR
-for (int q = k_begin; q < k_begin + @BK@ / SLICES; q += VECTOR) {
+#pragma unroll 8 / @STEP@
+for (int q = k_begin; q < k_begin + @BK@ / SLICES; q += @STEP@) {
     @READ_A@
     @READ_B@
     #pragma unroll
-    for (int v = 0; v < VECTOR; ++v) {
+    for (int v = 0; v < @STEP@; ++v) {
         #pragma unroll
         for (int i = 0; i < TM; ++i) {
             #pragma unroll

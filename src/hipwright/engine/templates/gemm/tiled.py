@@ -60,7 +60,7 @@ class Gemm(GemmScope):
             k.line("exchange_neighbours(acc, lane);")
             k.emit.directive("#endif")
         self.store()
-        bounds = "512" if self.tensor_cores else "256, 1"  # 128 registers a thread: two blocks fit a multiprocessor
+        bounds = "512" if self.tensor_cores and self.two_blocks else "256, 1"  # 128 registers a thread, or all
         return k.finish(self.grid(), "256", bounds, f"tiles of {self.bm} x {self.bn}, {self.bk} deep")
 
     def _k_loop(self, operands: list[ProductOperand]) -> None:
@@ -99,13 +99,11 @@ class Gemm(GemmScope):
         """Declares the tiles in LDS and the sums in registers, for matrix units and for vector units."""
         k, m, n, depth = self.k, self.bm, self.bn, self.bk
         k.use("GEMM_MFMA")
-        k.line(f"using T = {self.storage};")
+        self.declare_types()
         k.emit.directive("#if GEMM_MFMA")
         self.declare_mfma_depth()
         k.line(f"constexpr int WM = {m} / 32, WN = {n} / 32, PAD = 16 / sizeof(T);  // 16 x 16 tiles of each wave")
-        k.line(
-            f"__shared__ __attribute__((aligned(16))) T tile_a[2][{m}][{depth} + PAD], tile_b[2][{n}][{depth} + PAD];"
-        )
+        self.declare_shared(f"tile_a[2][{m}][{depth} + PAD]", f"tile_b[2][{n}][{depth} + PAD]")
         k.line("Accumulator acc[WM][WN] = {};")
         k.line("const int wave = threadIdx.x / 64, lane = threadIdx.x % 64;")
         if self.tensor_cores:
@@ -115,7 +113,7 @@ class Gemm(GemmScope):
             tensor_cores.declare_tiles(k, self, multistage=self.multistage)
         k.emit.directive("#else")
         k.line(f"constexpr int TM = {m} / 16, TN = {n} / 16, GM = TM < 4 ? TM : 4, GN = TN < 4 ? TN : 4;")
-        k.line(f"__shared__ __attribute__((aligned(16))) T tile_a[2][{depth}][{m} + 4], tile_b[2][{depth}][{n} + 4];")
+        self.declare_shared(f"tile_a[2][{depth}][{m} + 4]", f"tile_b[2][{depth}][{n} + 4]")
         k.line("float acc[TM][TN] = {};")
         k.line("const int ty = threadIdx.x / 16, tx = threadIdx.x % 16;")
         k.emit.directive("#endif")

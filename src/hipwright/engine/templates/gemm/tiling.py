@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 
+from hipwright.float8 import FLOAT8
+
 COMPUTE_UNITS = 132
 """Compute units that must have work: the multiprocessors of an H200."""
 LAUNCH = 2.5e-6
@@ -25,7 +27,7 @@ LDS, MAX_RESIDENT_BLOCKS = 65536, 4
 """Bytes of LDS of a CDNA unit, which limit the blocks that it holds at once, and the most blocks that are counted."""
 
 SMALL, LARGE = (16, 32, 64), (32, 64, 128)
-DEPTH = {"float32": 16, "float16": 32, "bfloat16": 32}
+DEPTH = {"float32": 16, "float16": 32, "bfloat16": 32} | dict.fromkeys(FLOAT8, 64)
 """Depth of large tiles; small ones may be twice as deep (in the 48 KiB of LDS that NVIDIA gives a block)."""
 SPLITS = (1, 2, 4, 8, 16, 32)
 MIN_SPLIT_STEPS = 4
@@ -60,7 +62,7 @@ class ProductShape:
     @property
     def item_bytes(self) -> int:
         """Bytes of an element."""
-        return 4 if self.dtype == "float32" else 2
+        return 4 if self.dtype == "float32" else 1 if self.dtype in FLOAT8 else 2
 
 
 @dataclass(frozen=True)
