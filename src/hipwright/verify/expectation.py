@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from hipwright.errors import HipwrightError, InfrastructureError
+from hipwright.float8 import FLOAT8
 from hipwright.held import held
 from hipwright.records import TolerancePolicy
 from hipwright.task import TaskHandle
@@ -299,9 +300,10 @@ def _same_shapes(one: Tree, other: Tree) -> bool:
 
 
 def narrowest(inputs: Tree, state: Tree) -> str:
-    """The float dtype with the fewest digits among inputs, parameters and buffers."""
+    """The float dtype with the fewest digits among inputs, parameters and buffers, of those that kernels compute in."""
     held = [*tensor_leaves(inputs), *tensor_leaves(state["params"]), *tensor_leaves(state["buffers"])]
-    return max((leaf.dtype for leaf in held if leaf.is_float), key=UNIT.__getitem__, default="float32")
+    kinds = ("bfloat16" if leaf.dtype in FLOAT8 else leaf.dtype for leaf in held if leaf.is_float)
+    return max(kinds, key=UNIT.__getitem__, default="float32")
 
 
 def alias_pairs(info: Mapping[str, Any]) -> frozenset[tuple[str, str]]:

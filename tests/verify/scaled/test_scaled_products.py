@@ -35,19 +35,19 @@ FAMILY = {
         f"torch.randn(33, 64).to({FORM})",
     ),
 }
-WRONG = ("* CODE_SCALE", "* 1.0f")
+SCALED, NOT_SCALED = "* CODE_SCALE", "* 1.0f"
 """Where MFMA reads e4m3fn as halves, as on gfx942, each sum is a quarter of the product."""
 
 
-def judged_product(made: Machine, name: str, wrong: bool = False) -> Evaluation:
-    """The evaluation of a program whose product is the template's; wrong: its sums are not scaled."""
+def judged_product(made: Machine, name: str, wrong: str = "") -> Evaluation:
+    """The evaluation of a program whose product is the template's; wrong: by what its sums are scaled instead."""
     with made.open_text("scaled", task(*FAMILY[name]), seed=None, listener=silent) as bench:
         graph = task_engine(bench).graph
         calls = {k: "float8" for k, c in space(graph).items() if k.startswith("call:") and "float8" in c.options}
         assert calls
         program = write(graph, calls)
-        assert WRONG[0] in program.text
-        text = program.text.replace(*WRONG) if wrong else program.text
+        assert SCALED in program.text
+        text = program.text.replace(SCALED, wrong or SCALED)
         return bench.evaluator.evaluate(type(program)(text=text, knobs=program.knobs), timed=False)
 
 
@@ -59,7 +59,13 @@ def test_the_template_is_right(name: str, made: Machine) -> None:
 
 @pytest.mark.parametrize("name", ["tensors", "dequantised"])
 def test_a_sum_that_is_wrong_on_one_side_is_found(name: str, made: Machine) -> None:
-    found = judged_product(made, name, wrong=True)
+    found = judged_product(made, name, wrong=NOT_SCALED)
+    assert found.status == "wrong_value", (found.status, found.message)
+
+
+@pytest.mark.parametrize("factor", [1.02, 0.98])
+def test_8_bit_operands_are_exact_so_that_a_sum_that_is_a_little_off_is_found(factor: float, made: Machine) -> None:
+    found = judged_product(made, "dequantised", wrong=f"{SCALED} * {factor}f")
     assert found.status == "wrong_value", (found.status, found.message)
 
 

@@ -21,6 +21,7 @@ from hipwright.task.device.model import (
     DeviceFile,
     ModelCall,
     allocated_bytes,
+    computed,
     give_back,
     is_memory,
     memory,
@@ -270,9 +271,10 @@ class Expecting:
             return None
 
     def _narrowest(self) -> str:
-        """The narrowest float dtype among inputs, parameters and buffers."""
+        """The narrowest float dtype among inputs, parameters and buffers, of those that kernels compute in."""
         held = [dtype_of(tensor) for tensor in states_of(self.state)]
-        floats = [d for d in (*held, *(t.dtype for _, t in named_leaves("", self.args))) if d.is_floating_point]
+        given = (*held, *(tensor.dtype for _, tensor in named_leaves("", self.args)))
+        floats = [computed(dtype) for dtype in given if dtype.is_floating_point]
         return str(max(floats, key=lambda d: torch.finfo(d).eps, default=torch.float32)).removeprefix("torch.")
 
     def _values(

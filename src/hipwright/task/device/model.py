@@ -262,9 +262,14 @@ class _Alike:
         return cls(tensor.dtype, like.dtype, terms, row)
 
 
+def computed(dtype: torch.dtype) -> torch.dtype:
+    """In which dtype a kernel rounds what it computes with a float tensor (`verify.tolerance.ROUNDING`)."""
+    return dtype if dtype.itemsize > 1 else torch.bfloat16
+
+
 def _move(flat: torch.Tensor, alike: _Alike, generator: torch.Generator, way: Nudge) -> None:
     """Moves the elements of tensors of one kind, in place."""
-    roundoff = torch.finfo(alike.like).eps / 2
+    roundoff = torch.finfo(computed(alike.like)).eps / 2
     size = roundoff * max(1.0, sqrt(alike.terms) / 3)
     equal = roundoff * alike.terms / 8  # of rows of one value
     noise = _Noise(flat, generator)

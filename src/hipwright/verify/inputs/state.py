@@ -13,7 +13,7 @@ from hipwright.task.nudges import CATEGORIES, CATEGORY_SAMPLE, NOISE_TILE, NUDGE
 from hipwright.tensors import COMPLEX, HostTensor, Tree, map_tensors, rounded_bits, wide
 from hipwright.verify.inputs.layouts import with_values
 from hipwright.verify.inputs.values import F64, Rng, generator
-from hipwright.verify.tolerance import UNIT
+from hipwright.verify.tolerance import ROUNDING
 
 _CACHED = 1 << 17  # elements that stay in a processor's cache
 
@@ -34,11 +34,12 @@ def nudge(
     inputs with, since an input has not been rounded when it is compared. categories: nor does a leaf of few whole
     numbers move (`task.nudges.CATEGORIES`).
 
-    An element moves by half an ulp of its dtype; for float32 and float64, where kernels also accumulate in that dtype,
-    by a third of sqrt(K) units: the random walk of a serial sum over the longest dimension K (at most 1024 terms in one
-    thread). Half of it has the same direction for all elements (`Nudge.scaling`): independent nudges would average out
-    in a sum, whose own rounding does not. Where a row holds one value, a serial sum rounds the same way at every step,
-    and its error grows with K, up to K / 2 units (Higham, section 4.2): there elements move by up to a quarter of that.
+    An element moves by half an ulp of its dtype, one of 8 bits by bfloat16's (`tolerance.ROUNDING`); for float32 and
+    float64, where kernels also accumulate in that dtype, by a third of sqrt(K) units: the random walk of a serial sum
+    over the longest dimension K (at most 1024 terms in one thread). Half of it has the same direction for all elements
+    (`Nudge.scaling`): independent nudges would average out in a sum, whose own rounding does not. Where a row holds one
+    value, a serial sum rounds the same way at every step, and its error grows with K, up to K / 2 units (Higham,
+    section 4.2): there elements move by up to a quarter of that.
     """
     rng = generator(seed, "nudge")
 
@@ -47,7 +48,7 @@ def nudge(
             return tensor
         summed = COMPLEX.get(tensor.dtype, tensor.dtype) in ("float32", "float64")
         terms = min(max(tensor.shape, default=1), 1024) if summed else 1
-        step = UNIT[tensor.dtype] * max(1.0, sqrt(terms) / 3)
+        step = ROUNDING[tensor.dtype] * max(1.0, sqrt(terms) / 3)
         values = tensor.to_f64()
         if categories and _categorical(values):
             return tensor if rounded else _wide(tensor, values)
@@ -63,7 +64,7 @@ def nudge(
             some = rows[first : first + many]
             by = _repeated(tile, first * rows.shape[1], some.size).reshape(some.shape)
             by += 0.5 if way.scaling else 0.5 * np.sign(some)
-            by *= way.size * (_row_step(some, step, UNIT[tensor.dtype] * terms / 8) if terms > 1 else step)
+            by *= way.size * (_row_step(some, step, ROUNDING[tensor.dtype] * terms / 8) if terms > 1 else step)
             if len(held):
                 by[np.isin(some, held)] = 0.0
             some *= by + 1.0  # what is not finite stays so
