@@ -12,7 +12,7 @@ import sys
 import threading
 from typing import Any
 
-from benchmarks.fleet.numbers import FACTORY, ROUND, TASK, FarJudge, NumbersSource, new_run
+from benchmarks.fleet.number_search import FACTORY, ROUND, TASK, FarJudge, NumbersSource, new_run
 from hipwright import search
 from hipwright.archive import Archive
 from hipwright.errors import HipwrightError

@@ -30,7 +30,7 @@ from typing import Any
 from benchmarks.archive.server import Server, running
 from benchmarks.fleet.local_fleet import LocalFleet, local_fleet
 from benchmarks.fleet.measure import is_ray
-from benchmarks.fleet.numbers import TASK, HereJudge, NumbersSource, new_run, truth
+from benchmarks.fleet.number_search import TASK, HereJudge, NumbersSource, new_run, truth
 from hipwright import search
 from hipwright.archive import Archive, export, read_log
 from hipwright.records import Evaluation

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.archive import server
 from benchmarks.fleet import faults
-from benchmarks.fleet.numbers import TASK, HereJudge, NumbersSource, new_run
+from benchmarks.fleet.number_search import TASK, HereJudge, NumbersSource, new_run
 from hipwright import search
 from hipwright.archive import Archive
 from hipwright.records import Evaluation, Program

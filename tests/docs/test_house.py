@@ -17,3 +17,10 @@ def test_every_figure_is_within_its_limit() -> None:
     found = json.loads(done.stdout)
     assert len(found) == 6, done.stderr
     assert not {name: one["places"] for name, one in found.items() if one["value"] > one["limit"]}
+
+
+def test_no_script_shadows_a_module_of_python() -> None:
+    """The folder of a script comes before the standard library: a `numbers` of ours ended `import decimal`."""
+    started = [path for top in ("benchmarks", "scripts", "examples") for path in (ROOT / top).rglob("*.py")]
+    assert len(started) > 50
+    assert [str(path) for path in started if path.stem in sys.stdlib_module_names] == []

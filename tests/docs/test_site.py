@@ -1,4 +1,4 @@
-"""The site of the documentation is built without a warning, and its hook does what it says (scripts/site.py)."""
+"""The site of the documentation is built without a warning, and its hook does what it says (scripts/docs_site.py)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 In this order: /health (for all), the token, /metrics, draining, the client's rate, the size, a place in the queue, the
 body within its time, the idempotency key. What is refused has been read at most to its header, and says when to come
-again. A request that was let in is answered, also after SIGTERM. WebSockets need the token and a place.
+again; of what is too long a little more is read, and dropped, so that its client sees why and not a broken connection.
+A request that was let in is answered, also after SIGTERM. WebSockets need the token and a place.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import math
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import Any
 
 from hipwright.evaluation.faults import MACHINE_FAULTS
@@ -26,6 +28,7 @@ Send = Callable[[Scope], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 JUDGED = ("/judge", "/step")
 KNOWN = (*JUDGED, "/prefetch", "/reset", "/state", "/schema", "/metadata", "/health", "/metrics", "/ws")
+DROPPED, DROPPED_S = 8, 2.0  # times the largest body, and seconds, for which a body that is too long is read
 MACHINE_WAIT_S = 5.0  # after which a client may ask again where the service itself was at fault
 
 
@@ -86,6 +89,8 @@ class ServiceFront:
                 headers.append((b"retry-after", str(max(1, math.ceil(error.again_s))).encode()))
             if error.code == 401:
                 headers.append((b"www-authenticate", b"Bearer"))
+            if error.code == 413:
+                await self._drop(receive)
             if error.code in (408, 413):
                 headers.append((b"connection", b"close"))  # the rest of the body is not read
             reply = Reply(error.code, tuple(headers), json.dumps({"detail": error.why}).encode())
@@ -159,6 +164,14 @@ class ServiceFront:
                         return bytes(body)
         except TimeoutError:
             raise Refused(408, "slow", f"the body did not come in {self.limits.body_s:g} s") from None
+
+    async def _drop(self, receive: Receive) -> None:
+        """Reads what a client still sends, without keeping it, for a bounded time and number of bytes."""
+        left = DROPPED * self.limits.max_bytes
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(DROPPED_S, self.limits.body_s)):
+                while left > 0 and (message := await receive()).get("more_body"):
+                    left -= len(message.get("body", b""))
 
     async def _once(self, scope: Scope, headers: dict[bytes, bytes], body: bytes) -> Reply:
         key = headers.get(b"idempotency-key", b"").decode("latin-1")

@@ -24,7 +24,7 @@ from hipwright.search import Proposal, ProposalRequest
 
 SOURCE = "# the truth about a program is a function of its text\n"
 TASK = Task(name="numbers", source=SOURCE, workloads=(Workload(name="w"),))
-FACTORY = "benchmarks.fleet.numbers:NumbersSeat"
+FACTORY = "benchmarks.fleet.number_search:NumbersSeat"
 TARGETS = ("cpu",)
 WRONG_EVERY = 7  # programs of which one is wrong
 ROUND = 4
