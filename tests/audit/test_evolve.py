@@ -114,7 +114,10 @@ def test_honest_rewrites_pass(session: AuditSession) -> None:
 @pytest.mark.slow
 def test_a_short_search(session: AuditSession) -> None:
     tasks = audit_tasks(patterns=["row_max"])
-    report = Evolution(session, tasks, seed=1, seconds=10.0).run()
+    for seconds in (10.0, 90.0):  # a busy machine makes nothing in ten
+        report = Evolution(session, tasks, seed=1, seconds=seconds).run()
+        if report.wrong:
+            break
     assert report.wrong and not report.refused_honest() and not report.counts["void"]
     assert report.to_dict()["wrong"] == report.wrong == sum(row.refused + row.survived for row in report.matrix())
 
