@@ -24,6 +24,7 @@ from pathlib import Path
 from benchmarks.archive.bulk import SETTINGS, fill
 from benchmarks.archive.filling import made_runs, made_task
 from benchmarks.archive.server import Server, missing
+from benchmarks.common import positive
 from hipwright.archive import Archive, Place, list_runs, read_log, show
 from hipwright.archive.similar import similar
 from hipwright.errors import BadInput
@@ -58,10 +59,10 @@ class Figure:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    parser.add_argument("--events", type=int, default=100_000, help="events of the archive, at least (100000)")
-    parser.add_argument("--tasks", type=int, default=250, help="tasks that the runs are of (250)")
+    parser.add_argument("--events", type=positive, default=100_000, help="events of the archive, at least (100000)")
+    parser.add_argument("--tasks", type=positive, default=250, help="tasks that the runs are of (250)")
     parser.add_argument("--database", choices=("sqlite", "postgresql", "both"), default="both")
-    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--repeats", type=positive, default=9)
     parser.add_argument(
         "--kept", type=Path, metavar="DIR", help="where the archives are made and stay: they are used again"
     )
