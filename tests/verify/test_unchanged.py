@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from hipwright.errors import CandidateError
 from hipwright.program.signature import parse_signatures
 from hipwright.verify.worker.recorder import LaunchRecorder
 from hipwright.verify.worker.reused_memory import ReusedMemory
 from hipwright.verify.worker.trees import difference, numbers, read
-from hipwright.verify.worker.unchanged import LaunchWatch, unchanged
+from hipwright.verify.worker.unchanged import GATHERED_BYTES, LaunchWatch, unchanged
 from hipwright.verify.worker.written import WrittenInputs
 
 SIGNATURES = parse_signatures(
@@ -57,6 +58,50 @@ def test_a_write_that_is_undone_is_seen(on: str) -> None:
     assert changed("negate", "look", "look", on=on) == [leaf]
     assert changed("look", "look", on=on) == []
     assert changed(on=on) == []
+
+
+def many(dtypes: list[torch.dtype]) -> list[torch.Tensor]:
+    """Leaves as a network has them: of several types, small and large, not contiguous, complex, empty, tied."""
+    leaves = [torch.randn(3 + 2 * n).to(dtype) for n in range(4) for dtype in dtypes]
+    large = torch.randn(GATHERED_BYTES // 4 + 1)
+    more = [torch.randn(2, 2, dtype=torch.complex64), torch.empty(0), torch.randn(4, 6).t(), leaves[0], large]
+    return [*leaves, *more, torch.tensor([0.0, float("nan")]), torch.rand(1).expand(4)]
+
+
+def test_each_of_many_leaves_is_seen_and_named() -> None:
+    live = many([torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool])
+    originals = [tensor.clone() for tensor in live]
+    for number, tensor in enumerate(live):
+        watch = LaunchWatch((live, originals))
+        watch.look()
+        memory = tensor.data[:1] if tensor.is_contiguous() or 0 in tensor.stride() else tensor.data
+        before = memory.clone()
+        memory.copy_(~memory if tensor.dtype == torch.bool else memory - 1)
+        watch.look()
+        memory.copy_(before)
+        watch.look()
+        alike, flags = difference(live, originals)
+        tied = [n for n, other in enumerate(live) if other is tensor]
+        assert numbers(alike, read(flags)) == []
+        assert numbers(alike, read(watch.ever(flags))) == (tied if tensor.numel() else []), number
+
+
+def test_a_look_at_a_network_is_a_few_operators() -> None:
+    live = [torch.randn(16) for _ in range(1000)]
+    watch = LaunchWatch((live, [tensor.clone() for tensor in live]))
+    with Operators() as counted:
+        watch.look()
+    assert counted.count <= 4
+
+
+class Operators(TorchDispatchMode):
+    """Counts the operators that are called."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        return func(*args, **(kwargs or {}))
 
 
 def test_an_operator_that_writes_and_restores_is_refused() -> None:
