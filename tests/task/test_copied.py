@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from hipwright.task.host.copied import copied
+from hipwright.task.host.copied import copied, steady
 
 
 class Own(nn.Module):
@@ -143,3 +143,32 @@ def test_layouts_and_gradients_wanted_are_kept():
         mine, own = getattr(made, name), getattr(holder, name)
         assert mine.stride() == own.stride() and mine.requires_grad is own.requires_grad and torch.equal(mine, own)
         assert mine.untyped_storage().data_ptr() != own.untyped_storage().data_ptr()
+
+
+def test_a_module_that_a_call_may_change_is_not_steady():
+    hooked = nn.Linear(2, 2)
+    hooked.register_forward_pre_hook(lambda module, args: None)
+    listed = nn.ReLU()
+    listed.seen = [1]
+    normed = nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))
+    changing = [
+        hooked,
+        listed,
+        normed,
+        nn.BatchNorm1d(2),
+        nn.LSTM(2, 2),
+        nn.Sequential(nn.ReLU()),
+        Own(),
+        nn.LazyLinear(2),
+    ]
+    assert [type(one).__name__ for one in changing if steady(one)] == []
+    constant = [
+        nn.Conv2d(1, 1, 1),
+        nn.Linear(2, 2),
+        nn.LayerNorm(2),
+        nn.GELU(),
+        nn.Dropout(),
+        nn.Embedding(2, 2),
+        nn.Identity(),
+    ]
+    assert all(map(steady, constant))

@@ -92,3 +92,41 @@ def test_a_buffer_that_is_a_parameters_memory_stays_so():
     for _ in range(2):
         model = models.begin(0, {}, False)
         assert model.view.data_ptr() == model.weight.data_ptr()
+
+
+def test_what_a_forward_does_to_a_module_it_shares_is_undone():
+    """Copies have torch's own modules in common: another attribute or parameter of one makes the model anew."""
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.norm, self.act = nn.Linear(4, 4), nn.BatchNorm1d(4), nn.LeakyReLU(0.1)
+
+    def slope(net: Net) -> None:
+        net.act.negative_slope = 3.0
+
+    def weight(net: Net) -> None:
+        net.inner.weight = nn.Parameter(torch.zeros(4, 4))
+
+    def cache(net: Net) -> None:
+        net.inner.cached = []
+
+    def none(net: Net) -> None:
+        net.inner.bias = None
+
+    for change in (slope, weight, cache, none):
+        models = prepared.PreparedModels(lambda state: Net())
+        first = models.begin(0, {}, False)
+        models.end(0, False)
+        again = models.begin(0, {}, False)
+        assert again.inner is first.inner and again.act is first.act and again is not first
+        change(again)
+        models.end(0, False)
+        third = models.begin(0, {}, False)
+        assert third.act.negative_slope == 0.1 and bool(third.inner.weight.any()) and third.inner.bias is not None
+        assert not hasattr(third.inner, "cached")
+    models = prepared.PreparedModels(lambda state: Net())
+    models.begin(0, {}, False).norm.running_mean.add_(1)
+    assert not bool(models.begin(0, {}, False).norm.running_mean.any())

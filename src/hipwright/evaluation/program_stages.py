@@ -12,7 +12,7 @@ from msgspec import structs
 
 from hipwright.evaluation.context import EvaluationContext
 from hipwright.evaluation.features import features
-from hipwright.evaluation.missing import NOT_ASKED
+from hipwright.evaluation.missing import DOUBTFUL, NOT_ASKED
 from hipwright.evaluation.results import Assessment, Builds, Findings, PendingBuilds, build_verdict, library_shares
 from hipwright.evaluation.stages import EvaluationStage, EvaluationState, advance
 from hipwright.measure.cost import coverage
@@ -321,7 +321,10 @@ def full_timing(
     context: EvaluationContext, target: str, gate: Gate, *, again: bool = False
 ) -> EvaluationStage[TimingResult]:
     """Times a program against every baseline of its gate, in the task's own worker. again: once more in fresh
-    processes."""
+    processes.
+
+    A verified program that the full gate cannot time, because the machine's clocks disagree, passes without a timing.
+    """
     gpu = context.gpus[target]
 
     def work(state: EvaluationState) -> TimingResult:
@@ -329,7 +332,15 @@ def full_timing(
         build = state.found.builds.gpu[target]
         return gpu.time(state.program, build, gate=gate, outline=context.outline(), again=again, known=known)
 
-    return time_stage(context, target, work)
+    stage = time_stage(context, target, work)
+
+    def keep(state: EvaluationState, result: TimingResult) -> EvaluationState:
+        if gate == "fast" or not result.doubted:
+            return stage.keep(state, result)
+        assert result.verdict is not None
+        return replace(state, found=state.found.without_timing(target, f"{DOUBTFUL}: {result.verdict.message}"))
+
+    return replace(stage, keep=keep)
 
 
 def untimed(state: EvaluationState, target: str) -> EvaluationState:

@@ -56,6 +56,11 @@ class TimingResult:
     timing: Timing | None
     verdict: Verdict | None = None
 
+    @property
+    def doubted(self) -> bool:
+        """Whether the clocks disagree by the machine's fault, which says nothing about the candidate."""
+        return self.verdict is not None and self.verdict.status == "untrusted" and self.verdict.fault == "device"
+
 
 @dataclass(frozen=True)
 class PairedComparison:

@@ -120,6 +120,11 @@ class DeviceMemory:
                     self._inside[one] -= more
                 self._changed.notify_all()
 
+    def accompanies(self, one: Reservation) -> bool:
+        """Whether other tasks are inside now."""
+        with self._changed:
+            return any(other is not one for other in self._inside)
+
     def _leave(self, one: Reservation) -> None:
         with self._changed:
             self._inside.pop(one, None)
@@ -138,6 +143,11 @@ class Reservation:
     def alone(self) -> bool:
         """Whether no other task fits beside it."""
         return self.need >= self._memory.total
+
+    @property
+    def accompanied(self) -> bool:
+        """Whether other tasks share the GPU now."""
+        return self._memory.accompanies(self)
 
     def let_pass(self) -> None:
         """Notes that another went first."""

@@ -87,6 +87,11 @@ class TaskRoom:
         """Whether other tasks may hold the memory that this one lacks."""
         return self._reservation is not None and not self._reservation.alone
 
+    @property
+    def accompanied(self) -> bool:
+        """Whether other tasks share the GPU now, so that what takes long may take long by them."""
+        return self._reservation is not None and self._reservation.accompanied
+
     def within(self, work: Callable[[], Found], reference: Callable[[], DeviceReference]) -> Found:
         """What the work gives. Where memory runs out beside other tasks, it is done again alone on the device.
 

@@ -12,6 +12,8 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
+from msgspec import structs
+
 from hipwright.errors import HipwrightError
 from hipwright.evaluation.gpu.context import GpuContext
 from hipwright.evaluation.gpu.program_timing import JUDGED, ProgramTiming
@@ -147,9 +149,17 @@ class GpuTask(ProgramTiming):
         gate: Gate = "full",
         worker: CandidateWorker | None = None,
     ) -> Verdict:
-        """The verdict on this GPU. worker: another than the task's own, to verify several at once."""
+        """The verdict on this GPU. worker: another than the task's own, to verify several at once.
+
+        A call that took too long beside other tasks says nothing about the program: it is judged again while nothing
+        else runs on the GPU.
+        """
         judge = partial(self._verdict, parsed, program, build, oracle, gate, worker)
-        return self._room.within(judge, lambda: self.reference)
+        found = self._room.within(judge, lambda: self.reference)
+        if found.status == "timeout" and worker is None and self._room.accompanied:
+            again = self._room.within(partial(judge, alone=True), lambda: self.reference)
+            return structs.replace(again, checks={**again.checks, "judged_again": f"alone, after: {found.message}"})
+        return found
 
     def _verdict(
         self,
@@ -159,6 +169,7 @@ class GpuTask(ProgramTiming):
         oracle: Oracle,
         gate: Gate,
         worker: CandidateWorker | None,
+        alone: bool = False,
     ) -> Verdict:
         if self._making is not None:  # it may give way to a timing while it holds the process that this would wait for
             self._making.join()
@@ -168,7 +179,8 @@ class GpuTask(ProgramTiming):
         if worker is not None:
             with self.gpu.timing_lock.shared():
                 return verify_gpu(parsed, program, build, oracle, reference, worker, gate=gate)
-        with self._worker_lock, self.gpu.timing_lock.shared(gives_way=True):
+        lock = self.gpu.timing_lock
+        with self._worker_lock, lock.exclusive() if alone else lock.shared(gives_way=True):
             return verify_gpu(parsed, program, build, oracle, reference, self.worker, gate=gate)
 
     def verify_own(

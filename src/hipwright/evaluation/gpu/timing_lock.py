@@ -62,6 +62,11 @@ class TimingLock:
             self._changed.wait_for(lambda: not self._timing and not self._waiting)
         self._inside += 1
 
+    @property
+    def timing(self) -> bool:
+        """Whether somebody has the GPU alone now."""
+        return self._timing
+
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """A context for a timing: no other work of hipwright runs on this GPU meanwhile."""

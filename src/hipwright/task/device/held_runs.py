@@ -21,6 +21,7 @@ from hipwright.task.device.model import DeviceFile, moved_to
 from hipwright.task.host import state as states
 from hipwright.task.host.prepared import Token
 from hipwright.task.host.reference import ReferenceModel
+from hipwright.task.host.together import fill
 from hipwright.tensors import HostTensor, Tree
 from hipwright.torchio import from_torch, map_torch, to_torch
 
@@ -105,10 +106,9 @@ class _DeviceRuns(ReferenceModel):
     def begin(self, token: Token | None, state: Tree, exact: bool) -> torch.nn.Module:
         """The model of one run, with the state's own buffers: models are found again by their parameters."""
         model = super().begin(token, state, exact)
+        given = [(tensor, state["buffers"][path]) for path, tensor in states.buffers(model) if path in state["buffers"]]
         with torch.no_grad():
-            for path, tensor in states.buffers(model):
-                if path in state["buffers"]:
-                    tensor.copy_(to_torch(state["buffers"][path]))
+            fill([tensor for tensor, _ in given], [to_torch(value) for _, value in given])
         return model
 
     def placed(self, args: Any) -> Any:

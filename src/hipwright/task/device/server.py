@@ -46,6 +46,7 @@ class DeviceHost(Cases):
         self._pool = GraphPool(init["device"])
         self._last_level = int(init.get("last_level_bytes") or 0)
         self._simulated = str(init.get("simulated") or "")
+        gc.freeze()  # what the file imports stays, and is not looked through after every few copies of its model
 
     # ---------------------------------------------------------------- the device
 

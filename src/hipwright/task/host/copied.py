@@ -23,12 +23,36 @@ _RULES = ("__deepcopy__", "__reduce_ex__", "__reduce__", "__getstate__", "__sets
 _SET_STATE = "__setstate__"
 _RECURRENT = "torch.nn.modules.rnn"
 _PLAIN: dict[type, bool] = {}
+_CONTAINERS = (dict, set, list)
+_TABLES = ("_reversed_padding_repeated_twice",)
+"""Lists that torch's modules only read."""
 
 
 def copied(model: torch.nn.Module, shared: Mapping[int, Any] | None = None) -> torch.nn.Module:
     """A deep copy. shared: objects by their id that the copy has too. Raises what deepcopy raises."""
     found: torch.nn.Module = _copied(model, dict(shared or {}))
     return found
+
+
+def steady(module: torch.nn.Module) -> bool:
+    """Whether a module's own forward changes nothing of it, so that copies of a model may have it in common: one of
+    torch's, without parts, buffers and hooks, whose attributes are constants.
+    """
+    kind = type(module)
+    torchs = kind.__module__.startswith("torch.nn.modules.") and kind.__module__ != _RECURRENT
+    return torchs and all(
+        type(item) in _SAME or name in _TABLES or (not (isinstance(item, _CONTAINERS) and item) and _is_constant(item))
+        for name, item in vars(module).items()
+        if not (name == "_parameters" and all(map(_is_parameter, item.values())))
+    )
+
+
+def _is_constant(item: Any) -> bool:
+    return isinstance(item, _CONTAINERS) or (type(item) is tuple and all(type(one) in _SAME for one in item))
+
+
+def _is_parameter(item: Any) -> bool:
+    return item is None or type(item) is torch.nn.Parameter
 
 
 def _copied(value: Any, memo: dict[int, Any]) -> Any:
@@ -43,9 +67,9 @@ def _copied(value: Any, memo: dict[int, Any]) -> Any:
             name = key if type(key) in _SAME else _copied(key, memo)
             made[name] = item if type(item) in _SAME else _copied(item, memo)
         return made
-    if kind is torch.nn.Parameter and _is_simple(value):
+    if kind is torch.nn.Parameter and is_simple(value):
         return memo.setdefault(id(value), torch.nn.Parameter(value.data.clone(), value.requires_grad))
-    if kind is torch.Tensor and _is_simple(value):
+    if kind is torch.Tensor and is_simple(value):
         return memo.setdefault(id(value), _tensor(value, memo))
     if kind is set and not value:
         return memo.setdefault(id(value), set())
@@ -61,7 +85,7 @@ def _copied(value: Any, memo: dict[int, Any]) -> Any:
     return module
 
 
-def _is_simple(tensor: torch.Tensor) -> bool:
+def is_simple(tensor: torch.Tensor) -> bool:
     """Whether a tensor is memory with strides, without gradients, hooks or attributes."""
     return (
         tensor.device.type in ("cpu", TORCH_GPU)

@@ -1,18 +1,22 @@
 """Models that are set to a state, kept between runs of the reference: setting 60 million parameters takes a second.
 
-A run begins on a copy that shares the parameters and has buffers and attributes of its own. A forward that writes to
-its parameters is noticed afterwards, and the model is made again. Runs in the task host.
+A run begins on a copy that shares the parameters and torch's own modules without state, and has buffers and attributes
+of its own. A forward that writes to what is shared is noticed afterwards, and the model is made again. Runs in the task
+host.
 """
 
 from __future__ import annotations
 
+import operator
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
 from hipwright.task.host import state as states
-from hipwright.task.host.copied import copied
+from hipwright.task.host.copied import copied, steady
+from hipwright.task.host.together import cloned, sums_of_bits
 from hipwright.tensors import Tree, tensor_leaves
 
 STATE_BYTES = 3 << 29
@@ -89,38 +93,46 @@ class _Prepared:
         self._parameters = list(dict.fromkeys(tensor for _, tensor in states.parameters(model)))
         self.bytes = sum(tensor.numel() * tensor.element_size() for tensor in self._parameters)
         self._before = self._marks() if self.bytes <= most else ([], [])
-        held = {tensor.untyped_storage().data_ptr() for tensor in self._parameters}
-        others = [tensor.untyped_storage().data_ptr() for _, tensor in states.buffers(model)]
-        self._tied = any(place in held for place in others if place)
+        held = set(map(_place, self._parameters))
+        self._buffers = [tensor for _, tensor in states.buffers(model)]
+        self._tied = any(place in held for place in map(_place, self._buffers) if place)
+        self._steady = [module for module in model.modules() if module is not model and steady(module)]
+        self._constants = self._attributes()
 
     def copy(self) -> torch.nn.Module | None:
-        """A copy that shares the parameters; None where the module cannot be copied, or a buffer is a parameter's
-        memory, which has to stay so."""
+        """A copy that shares the parameters and modules that a call leaves as they are; None where the module cannot be
+        copied, or a buffer is a parameter's memory, which has to stay so."""
         if self._tied:
             return None
         try:
-            return copied(self.model, {id(tensor): tensor for tensor in self._parameters})
+            shared = {id(one): one for one in (*self._parameters, *self._steady)}
+            return copied(self.model, {**shared, **cloned(self._buffers)})
         except Exception:
             return None
 
     def changed(self) -> bool:
-        """Whether a parameter was written to, replaced, or has a gradient."""
-        return self._marks() != self._before
+        """Whether a parameter was written to, replaced, or has a gradient, or a shared module another attribute."""
+        return self._marks() != self._before or not _same_objects(self._attributes(), self._constants)
+
+    def _attributes(self) -> list[Any]:
+        """The values of the shared modules' attributes."""
+        tables = [vars(module) for module in self._steady]
+        return [item for table in tables for one in (table, table["_parameters"]) for item in one.values()]
 
     def _marks(self) -> tuple[list[tuple[int, int, bool]], list[int]]:
         """What shows a change. The bits too: `tensor.data` is written to without another version."""
         seen = [(one.data_ptr(), one._version, one.grad is None) for one in self._parameters]
         devices = dict.fromkeys(one.device for one in self._parameters)
-        sums = [[_sum_of_bits(one) for one in self._parameters if one.device == device] for device in devices]
+        sums = [sums_of_bits([one for one in self._parameters if one.device == device]) for device in devices]
         return seen, [number for some in sums for number in torch.stack(some).tolist()]  # waits once for each device
 
 
-def _sum_of_bits(tensor: torch.Tensor) -> torch.Tensor:
-    flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
-    for wide in (torch.int64, torch.int32, torch.int16):
-        if flat.numel() % wide.itemsize == 0:
-            return flat.view(wide).sum(dtype=torch.int64)
-    return flat.sum(dtype=torch.int64)
+def _place(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage().data_ptr())
+
+
+def _same_objects(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    return len(some) == len(others) and all(map(operator.is_, some, others))
 
 
 def _bytes_of_state(state: Tree) -> int:

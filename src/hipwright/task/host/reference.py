@@ -26,6 +26,7 @@ from hipwright.task.host.modes.undefined import FILLS, MAKING, FilledMemory, che
 from hipwright.task.host.modes.value_checks import values_checked
 from hipwright.task.host.prepared import MODEL_BYTES, PreparedModels, Token
 from hipwright.task.host.random_draws import DrawForm, DrawRecorder, NotedDraws
+from hipwright.task.host.together import on_host
 from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
 from hipwright.torchio import from_torch, map_torch, tree_from_torch, tree_to_torch
 
@@ -226,7 +227,8 @@ class _Run:
         seen: dict[int, Any] = {}
         held = [(path, tensor) for path, tensor in states.buffers(self.model) if path in self._known]
         held += [(path, leaf) for path, leaf in named_leaves("inputs", self.args) if path in written]
-        return {path: from_torch(tensor, seen) for path, tensor in held}
+        copies = on_host([tensor for _, tensor in held])
+        return {path: from_torch(tensor, seen) for (path, _), tensor in zip(held, copies, strict=True)}
 
     def mutated(self, given: Tree) -> list[str]:
         """Paths of the inputs that a run in the module's own dtypes wrote to, of which `given` is a copy. An operator

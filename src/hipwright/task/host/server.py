@@ -6,6 +6,7 @@ It also computes expectations, so no candidate shares its zygote.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 from collections.abc import Iterator
 from functools import partial
@@ -61,6 +62,7 @@ class TaskHost:
         self._drew = False  # whether a run drew random numbers
         self._wrote: set[str] = set()
         self._finite = 1.0  # half the share of finite numbers that the file's own inputs give
+        gc.freeze()  # what the file imports stays, and is not looked through after every few copies of its model
 
     # ---------------------------------------------------------------- workloads
 
