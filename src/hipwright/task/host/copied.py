@@ -8,6 +8,7 @@ torch's own modules do with a pickled state is to add what older versions had no
 from __future__ import annotations
 
 import copy
+import operator
 from collections import OrderedDict
 from collections.abc import Mapping
 from types import BuiltinFunctionType, FunctionType
@@ -32,6 +33,24 @@ def copied(model: torch.nn.Module, shared: Mapping[int, Any] | None = None) -> t
     """A deep copy. shared: objects by their id that the copy has too. Raises what deepcopy raises."""
     found: torch.nn.Module = _copied(model, dict(shared or {}))
     return found
+
+
+class SharedModules:
+    """The modules of a model that its copies have in common (`steady`), and whether a call has changed one."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._modules = [module for module in model.modules() if module is not model and steady(module)]
+        self.by_id: dict[int, Any] = {id(module): module for module in self._modules}
+        self._before = self._attributes()
+
+    def changed(self) -> bool:
+        """Whether an attribute or a parameter of one is another object than it was."""
+        now = self._attributes()
+        return len(now) != len(self._before) or not all(map(operator.is_, now, self._before))
+
+    def _attributes(self) -> list[Any]:
+        tables = [vars(module) for module in self._modules]
+        return [item for table in tables for one in (table, table["_parameters"]) for item in one.values()]
 
 
 def steady(module: torch.nn.Module) -> bool:

@@ -18,10 +18,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from hipwright.program.lower.trace import OpTrace
 from hipwright.task.host import state as states
-from hipwright.task.host.copied import copied
+from hipwright.task.host.copied import SharedModules, copied
 from hipwright.task.host.leaves import elements_of
 from hipwright.task.host.load import MODULE, TaskModule
 from hipwright.task.host.made_elements import MadeElements
+from hipwright.task.host.modes.meta_shapes import MetaShapes
 from hipwright.task.host.reference import and_written, with_written
 from hipwright.torchio import map_torch
 
@@ -41,6 +42,7 @@ class MetaModel:
             if ours is not None:
                 sys.modules[MODULE] = ours
         self._on_meta: torch.nn.Module | None = None
+        self._shared: SharedModules | None = None
         self.wrote: set[str] = set()  # inputs that forward writes to, by path
 
     def inputs(self, seed: int, group: int | None) -> list[Any]:
@@ -71,10 +73,12 @@ class MetaModel:
     def _call(
         self, inputs: Sequence[Any], how: How, *watches: AbstractContextManager[Any], call: Call = with_written
     ) -> Any:
+        if self._shared is not None and self._shared.changed():
+            self._on_meta = None
         model = self._model(how)
         run = partial(self._guarded, call, model)
         if how == "meta":
-            with torch.no_grad(), torch.device("meta"):
+            with torch.no_grad(), torch.device("meta"), MetaShapes():
                 return _watched(run, map_torch(list(inputs), without_data), watches)
         with torch.no_grad(), _fake_mode():
             arguments = map_torch(list(inputs), lambda t: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype))
@@ -90,8 +94,11 @@ class MetaModel:
         if self._on_meta is None:
             self._on_meta = self.file.model(0)
             states.to_meta(self._on_meta)
-        try:
-            return copied(self._on_meta)
+            self._shared = SharedModules(self._on_meta)
+        assert self._shared is not None
+        try:  # tensors without data stay as they are
+            tensors = (*states.parameters(self._on_meta), *states.buffers(self._on_meta))
+            return copied(self._on_meta, {**{id(tensor): tensor for _, tensor in tensors}, **self._shared.by_id})
         except Exception:  # not every module can be copied
             model = self.file.model(0)
             states.to_meta(model)

@@ -7,15 +7,13 @@ host.
 
 from __future__ import annotations
 
-import operator
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import torch
 
 from hipwright.task.host import state as states
-from hipwright.task.host.copied import copied, steady
+from hipwright.task.host.copied import SharedModules, copied
 from hipwright.task.host.together import cloned, sums_of_bits
 from hipwright.tensors import Tree, tensor_leaves
 
@@ -96,8 +94,7 @@ class _Prepared:
         held = set(map(_place, self._parameters))
         self._buffers = [tensor for _, tensor in states.buffers(model)]
         self._tied = any(place in held for place in map(_place, self._buffers) if place)
-        self._steady = [module for module in model.modules() if module is not model and steady(module)]
-        self._constants = self._attributes()
+        self._modules = SharedModules(model)
 
     def copy(self) -> torch.nn.Module | None:
         """A copy that shares the parameters and modules that a call leaves as they are; None where the module cannot be
@@ -105,19 +102,14 @@ class _Prepared:
         if self._tied:
             return None
         try:
-            shared = {id(one): one for one in (*self._parameters, *self._steady)}
-            return copied(self.model, {**shared, **cloned(self._buffers)})
+            shared = {id(tensor): tensor for tensor in self._parameters}
+            return copied(self.model, {**shared, **self._modules.by_id, **cloned(self._buffers)})
         except Exception:
             return None
 
     def changed(self) -> bool:
         """Whether a parameter was written to, replaced, or has a gradient, or a shared module another attribute."""
-        return self._marks() != self._before or not _same_objects(self._attributes(), self._constants)
-
-    def _attributes(self) -> list[Any]:
-        """The values of the shared modules' attributes."""
-        tables = [vars(module) for module in self._steady]
-        return [item for table in tables for one in (table, table["_parameters"]) for item in one.values()]
+        return self._marks() != self._before or self._modules.changed()
 
     def _marks(self) -> tuple[list[tuple[int, int, bool]], list[int]]:
         """What shows a change. The bits too: `tensor.data` is written to without another version."""
@@ -129,10 +121,6 @@ class _Prepared:
 
 def _place(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage().data_ptr())
-
-
-def _same_objects(some: Sequence[Any], others: Sequence[Any]) -> bool:
-    return len(some) == len(others) and all(map(operator.is_, some, others))
 
 
 def _bytes_of_state(state: Tree) -> int:
