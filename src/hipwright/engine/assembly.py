@@ -90,7 +90,8 @@ class ProgramAssembly:
         ):  # no kernel may have to stand between the other way round
             for output in after.outputs:
                 external[output] |= set(before.outputs)
-        scheduler = Scheduler(lowered.context, external, bool(self.choices.get("fuse", True)), choices.part)
+        fuse = bool(self.choices.get("fuse", True))
+        scheduler = Scheduler(lowered.context, external, fuse, choices.part, choices.overwrite)
         if self.choices.get("row_tiles", True):
             scheduler.begin_rows = RowTiles(scheduler, list(lowered.items), set(lowered.outputs.values())).begin
         for item in list(lowered.items):  # the scheduler may make some
