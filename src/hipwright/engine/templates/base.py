@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hipwright.engine.emit.builder import cname
+from hipwright.engine.emit.builder import cname, element_text
 from hipwright.engine.emit.function import KernelFunction, KernelParameter
 from hipwright.engine.emit.header_names import NARROW
 from hipwright.engine.emit.statements import Emitter
@@ -128,9 +128,9 @@ class Body:
         return sorted(found)
 
     def _read(self, e: E, position: str) -> str:
-        text = f"{self.pointers[e.attr[0]]}[{position}]"
+        text = element_text(self.pointers[e.attr[0]], position, e.attr[2])
         if guard := self.reading_guard(e.attr[0]):
-            return f"({guard} ? {text} : {STORAGE[e.attr[2]]}(0.0f))"
+            return f"({guard} ? {text} : {STORAGE.get(e.attr[2], e.ctype)}(0.0f))"
         return text
 
     def reading_guard(self, buffer: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hipwright.engine.emit.builder import cname
+from hipwright.engine.emit.builder import cname, element_text
 from hipwright.engine.emit.statements import Emitter
 from hipwright.engine.ir.expr import ROUNDING, STORAGE, E, walk
 from hipwright.engine.ir.index import ONE, ZERO, Ix, Var, ix, replace
@@ -77,7 +77,7 @@ class CallOperands:
 
     def _read(self, e: E, position: str) -> str:
         found = self.loaded.get((e.attr[0], e.attr[1].key))
-        return found or f"{self.pointer(e.attr[0])}[{position}]"
+        return found or element_text(self.pointer(e.attr[0]), position, e.attr[2])
 
     def load(self, operand: Tensor, index: Place, dtype: str = "") -> str:
         """An operand's element as text, in its compute type or as memory holds `dtype`.

@@ -50,6 +50,7 @@ REGISTERED: tuple[tuple[Template, Sequence[str]], ...] = (
     (tiled.tiled_attention, ("scaled_dot_product_attention", ATTENTION)),
     (split_matrix.matrix_keys_attention, ("scaled_dot_product_attention", ATTENTION)),
     (split.split_keys_attention, ("scaled_dot_product_attention", ATTENTION)),
+    (split.stored_keys_attention, ("scaled_dot_product_attention", ATTENTION)),
     (layer.persistent, (RECURRENT_LAYER,)),
 )
 """(template, the short names of its operators: `aten.mm.default` is "mm")."""

@@ -6,6 +6,7 @@ DECODE_KEYS (Flash-Decoding: Dao, Haziza, Massa & Sizov 2023), each read once fo
 
 from __future__ import annotations
 
+from hipwright.engine.ir.expr import weight
 from hipwright.engine.ir.index import Ix, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.lower.values import Tensor
@@ -22,8 +23,14 @@ from hipwright.engine.templates.attention.problem import (
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
-from hipwright.engine.templates.offers import KernelCall, Offer, Output
+from hipwright.engine.templates.offers import STORE_ABOVE, KernelCall, Offer, Output, probe
 
+MOST_ROWS = 8
+"""Queries of a block, which share one read of its keys."""
+STORE_ABOVE_READ_ONCE = 160
+"""The weight (ir/expr.py) above which keys or values that one block reads are stored first: to compute them there costs
+no more than in a kernel of its own, but the lanes of a block wait for it. A round figure, not measured.
+"""
 NAMES = (
     "D DV R W WV VECTORS VECTORS_V KEY_LANES VALUE_LANES LANE_VECTORS LANE_VECTORS_V GROUPS GROUPS_V "
     "THREADS LANE_ROWS CHUNK "
@@ -37,13 +44,33 @@ COMBINE_NAMES = "i chunks z row_max row_sum sum c weight safe_max row d i0 i1 i2
 def split_keys_attention(call: KernelCall) -> Offer | None:
     """The offer "split": for few queries, any number of keys."""
     f = attention_problem(call)
-    mask = call.arg(3, "attn_mask")
-    operands = [*call.args[:3], *([mask] if isinstance(mask, Tensor) else [])]
     if f.hints["rows"] * f.group > 4 * DECODING_MAX_ROWS:
         return None
-    return Offer(
-        "split", write, operands, [Output([*f.lead, f.queries, call.args[2].shape[-1]])], default=f.decoding, data=f
-    )
+    return _offer(call, f, "split", STORE_ABOVE_READ_ONCE if _read_once(f) else STORE_ABOVE, default=f.decoding)
+
+
+def stored_keys_attention(call: KernelCall) -> Offer | None:
+    """The offer "split_stored": the same with keys and values stored first that "split" computes where it reads them."""
+    f = attention_problem(call)
+    weights = [weight([probe(call.c, t)]) for t in call.args[1:3]]
+    if f.hints["rows"] * f.group > 4 * DECODING_MAX_ROWS or not _read_once(f):
+        return None
+    if not any(STORE_ABOVE < one <= STORE_ABOVE_READ_ONCE for one in weights):
+        return None
+    return _offer(call, f, "split_stored", STORE_ABOVE, default=False)
+
+
+def _read_once(f: AttentionProblem) -> bool:
+    """Whether each key is read by one block: all its queries share the read."""
+    return f.hints["rows"] * f.group <= MOST_ROWS
+
+
+def _offer(call: KernelCall, f: AttentionProblem, name: str, above: int, *, default: bool) -> Offer:
+    mask = call.arg(3, "attn_mask")
+    masks = [mask] if isinstance(mask, Tensor) else []
+    outputs = [Output([*f.lead, f.queries, call.args[2].shape[-1]])]
+    limits = [STORE_ABOVE, above, above, *(STORE_ABOVE for _ in masks)]
+    return Offer(name, write, [*call.args[:3], *masks], outputs, default=default, store_above=limits, data=f)
 
 
 def write(body: CallBody) -> list[EmittedKernel]:
@@ -53,7 +80,7 @@ def write(body: CallBody) -> list[EmittedKernel]:
     assert q is not None
     assert k is not None
     assert v is not None
-    rows = min(8, 1 << (f.hints["rows"] * f.group - 1).bit_length())
+    rows = min(MOST_ROWS, 1 << (f.hints["rows"] * f.group - 1).bit_length())
     block = body.knob("DECODE_BLOCK", 256, (128, 256), "threads that share a chunk of the keys")
     row_knob = body.knob("DECODE_ROWS", rows, (1, 2, 4, 8), "queries that share one read of the keys")
     chunk = body.knob("DECODE_KEYS", default_chunk(f), (64, 128, 256, 512, 1024), "keys of a chunk")
