@@ -26,7 +26,7 @@ def _behind(s: Scheduler, group: Group, members: Sequence[GroupMember], writer: 
     readers = [m for m in members if _reads([m.value], target)]
     if all(m is writer for m in readers):
         return True
-    if writer.role != FULL or _read_elsewhere(s, group, members, target):
+    if writer.role != FULL or read_elsewhere(s, group, {m.item.name for m in members}, target):
         return False
     before, found = _reductions(members, writer), _passes(members)
     plain = all(m.item.reduction not in ("max", "min") for m in members)  # those may share a pass with what reads them
@@ -41,11 +41,10 @@ def _behind(s: Scheduler, group: Group, members: Sequence[GroupMember], writer: 
     return True
 
 
-def _read_elsewhere(s: Scheduler, group: Group, members: Sequence[GroupMember], target: str) -> bool:
-    """Whether something outside the kernel reads the tensor and may come after it."""
+def read_elsewhere(s: Scheduler, group: Group, mine: Collection[str], target: str) -> bool:
+    """Whether something but the items `mine` reads a tensor and may come after a group that overwrites it."""
     if any(target in read for read in s.external.values()):
         return True
-    mine = {m.item.name for m in members}
     for item in s.c.items:
         if item.name in mine or target not in (s.reads.get(item.name) or s.item_reads(item)):
             continue

@@ -184,7 +184,8 @@ class Scheduler:
         if item.kind == "call":
             return set(item.placed.reads)
         index = [ix(self.c.arena.var("p", s)) for s in item.space]
-        return {e.attr[0] for e in walk([item.body(index)]) if e.op == "load"}
+        values = [item.body(index), *([self.c.arena.index(item.place(index))] if item.place else [])]
+        return {e.attr[0] for e in walk(values) if e.op == "load"}
 
     def _candidates(self, item: LoweredItem) -> list[Group]:
         if item.kind in ("scan", "call") or item.alone:

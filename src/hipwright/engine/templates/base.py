@@ -9,7 +9,7 @@ from hipwright.engine.emit.builder import cname, element_text
 from hipwright.engine.emit.function import KernelFunction, KernelParameter
 from hipwright.engine.emit.header_names import NARROW
 from hipwright.engine.emit.statements import Emitter
-from hipwright.engine.fuse.groups import Group, GroupMember
+from hipwright.engine.fuse.groups import Group, GroupMember, as_position, positions
 from hipwright.engine.ir.expr import ROUNDING, STORAGE, E, indices, walk
 from hipwright.engine.ir.index import Atom, Ind, Ix, Sym, Var, divide, ix, modulo, product, replace
 from hipwright.engine.ir.index_text import to_c, to_python
@@ -73,7 +73,8 @@ class Body:
         self.need = need
         for member in group.members:
             member.value = _unrounded(member, need)
-        values = [m.value for m in group.members]
+        placed = [m for m in group.members if m.item.place]
+        values = [*(m.value for m in group.members), *positions(context.arena, placed)]
         self.loads = sorted({e.attr[0] for e in walk(values) if e.op == "load"})
         self.stored = [m for m in group.members if m.item.name in need.stores]
         self.overwritten = {need.stores[m.item.name][0] for m in self.stored} & set(self.loads)
@@ -259,11 +260,10 @@ class Body:
         def atom(a: Atom) -> Ix | None:
             return table.get(a) if isinstance(a, Var) else None
 
-        members = self.group.members
-        values = self.c.arena.rewrite([m.value for m in members], atom, lambda e: None)
-        for member, value in zip(members, values, strict=True):
-            member.value = value
-            member.position = replace(member.position, atom)
+        members, arena = self.group.members, self.c.arena
+        values = arena.rewrite([*(m.value for m in members), *positions(arena, members)], atom, lambda e: None)
+        for member, value, position in zip(members, values, values[len(members) :], strict=False):
+            member.value, member.position = value, as_position(position)
 
 
 def _unrounded(member: GroupMember, need: Need) -> E:
