@@ -35,7 +35,9 @@ class Expanded(torch.nn.Module):
         return _expanded(bitmap, kept)
 
 
-def _attended(q: torch.Tensor, a: torch.Tensor, keys: torch.Tensor, b: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+def _attended(
+    q: torch.Tensor, a: torch.Tensor, keys: torch.Tensor, b: torch.Tensor, values: torch.Tensor
+) -> torch.Tensor:
     scores = q.float() @ _expanded(a, keys).float().transpose(-1, -2) * 0.1
     return torch.softmax(scores, dim=-1) @ _expanded(b, values).float()
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from hipwright.engine import author
+from tests.engine.capturing import captured
 from tests.engine.harness import Op, compare, kernels_in, run
 from tests.engine.template_builds import program_builds
-from tests.engine.capturing import captured
 
 
 def _delta(state: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, decay: torch.Tensor) -> torch.Tensor:

@@ -26,7 +26,9 @@ def _turned(x: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.
     return torch.cat([first * cosine - second * sine, second * cosine + first * sine], dim=-1)
 
 
-def _rotary(cache: torch.Tensor, slots: torch.Tensor, x: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> None:
+def _rotary(
+    cache: torch.Tensor, slots: torch.Tensor, x: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor
+) -> None:
     cache[slots] = _turned(x, cosine, sine).to(cache.dtype)
 
 
@@ -127,12 +129,16 @@ def test_every_mapping_stores_all_rows() -> None:
             assert kernels_in(_check(function, inputs, {key: mapping}, wave=32)) == 1
 
 
-def _read_after(cache: torch.Tensor, slots: torch.Tensor, x: torch.Tensor, c: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+def _read_after(
+    cache: torch.Tensor, slots: torch.Tensor, x: torch.Tensor, c: torch.Tensor, s: torch.Tensor
+) -> torch.Tensor:
     cache[slots] = _normed(x).to(cache.dtype)
     return cache.float().sum(dim=0)
 
 
-def _read_before(cache: torch.Tensor, slots: torch.Tensor, x: torch.Tensor, c: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+def _read_before(
+    cache: torch.Tensor, slots: torch.Tensor, x: torch.Tensor, c: torch.Tensor, s: torch.Tensor
+) -> torch.Tensor:
     kept = cache.float().sum(dim=0) + _normed(x).sum(dim=0)
     cache[slots] = _normed(x).to(cache.dtype)
     return kept

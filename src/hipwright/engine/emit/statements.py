@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 from hipwright.engine.emit.builder import StatementBuilder, cname
 from hipwright.engine.emit.c_names import LIBRARY
-from hipwright.engine.emit.device_code import ARITHMETIC, BITS, INDEX, INTEGER, MATH
+from hipwright.engine.emit.device_code import ARITHMETIC, INDEX, INTEGER, MATH
 from hipwright.engine.ir import small_ints
-from hipwright.engine.ir.expr import BIT_WORD, ROUNDING, STORAGE, E, SerialLoop, walk
+from hipwright.engine.ir.expr import ROUNDING, STORAGE, E, SerialLoop, walk
 from hipwright.engine.ir.index import Atom, Ind, Ix
 from hipwright.engine.ir.index_text import to_c
 from hipwright.engine.ir.rounding import Rounding
@@ -202,10 +202,7 @@ class Emitter(StatementBuilder):
     def _load(self, e: E) -> tuple[str, int]:
         _, position, dtype = e.attr
         text = self.read(e, self.position(position))
-        if dtype == BIT_WORD:
-            self.used.add("load_bit_word")
-            return text, ATOM
-        if STORAGE[dtype] != e.ctype:
+        if STORAGE.get(dtype, e.ctype) != e.ctype:
             return (f"(float){text}" if dtype in ROUNDING else text), UNARY
         return text, ATOM
 
@@ -230,7 +227,7 @@ class Emitter(StatementBuilder):
         if name in LIBRARY:
             if e.ctype == "float":
                 name += "f"
-        elif name in INDEX or name in BITS:
+        elif name in INDEX:
             self.used.add(name)
         elif name in INTEGER and kind in ("int", "long"):
             self.used.add("integer.h")

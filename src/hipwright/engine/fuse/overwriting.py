@@ -7,21 +7,35 @@ pass; no other thread reads it in the pass that writes. Passes are kept apart by
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from hipwright.engine.fuse.groups import FULL, Group, GroupMember
 from hipwright.engine.ir.expr import E, walk
+from hipwright.engine.lower.context import LoweringContext
+from hipwright.engine.lower.values import LoweredItem
 
-if TYPE_CHECKING:
-    from hipwright.engine.fuse.schedule import Scheduler
+
+class Placed(Protocol):
+    """What is known of all items while they are scheduled (schedule.py)."""
+
+    c: LoweringContext
+    external: dict[str, set[str]]
+    home: dict[str, Group]
+    reads: dict[str, set[str]]
+
+    def item_reads(self, item: LoweredItem) -> set[str]:
+        """The buffers that an item reads."""
+
+    def depends(self, name: str, group: Group) -> bool:
+        """Whether a value is computed by a group or by a reader of it."""
 
 
-def written_behind(s: Scheduler, group: Group, members: Sequence[GroupMember]) -> bool:
+def written_behind(s: Placed, group: Group, members: Sequence[GroupMember]) -> bool:
     """Whether all tensors that members of a group overwrite may be overwritten by it, though others of it read them."""
     return all(_behind(s, group, members, writer) for writer in members if writer.item.target)
 
 
-def _behind(s: Scheduler, group: Group, members: Sequence[GroupMember], writer: GroupMember) -> bool:
+def _behind(s: Placed, group: Group, members: Sequence[GroupMember], writer: GroupMember) -> bool:
     target = writer.item.target
     readers = [m for m in members if _reads([m.value], target)]
     if all(m is writer for m in readers):
@@ -41,7 +55,7 @@ def _behind(s: Scheduler, group: Group, members: Sequence[GroupMember], writer: 
     return True
 
 
-def read_elsewhere(s: Scheduler, group: Group, mine: Collection[str], target: str) -> bool:
+def read_elsewhere(s: Placed, group: Group, mine: Collection[str], target: str) -> bool:
     """Whether something but the items `mine` reads a tensor and may come after a group that overwrites it."""
     if any(target in read for read in s.external.values()):
         return True

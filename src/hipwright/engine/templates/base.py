@@ -11,7 +11,7 @@ from hipwright.engine.emit.header_names import NARROW
 from hipwright.engine.emit.statements import Emitter
 from hipwright.engine.fuse.groups import Group, GroupMember, as_position, positions
 from hipwright.engine.ir.expr import ROUNDING, STORAGE, E, indices, walk
-from hipwright.engine.ir.index import Atom, Ind, Ix, Sym, Var, divide, ix, modulo, product, replace
+from hipwright.engine.ir.index import Atom, Ind, Ix, Sym, Var, divide, ix, modulo, product
 from hipwright.engine.ir.index_text import to_c, to_python
 from hipwright.engine.ir.rounding import Rounding
 from hipwright.engine.ir.shapes import strides

@@ -50,7 +50,7 @@ def split_keys_attention(call: KernelCall) -> Offer | None:
 
 
 def stored_keys_attention(call: KernelCall) -> Offer | None:
-    """The offer "split_stored": the same with keys and values stored first that "split" computes where it reads them."""
+    """The offer "split_stored": keys and values are stored first that "split" computes where it reads them."""
     f = attention_problem(call)
     weights = [weight([probe(call.c, t)]) for t in call.args[1:3]]
     if f.hints["rows"] * f.group > 4 * DECODING_MAX_ROWS or not _read_once(f):
