@@ -23,6 +23,19 @@ def _expanded(bitmap: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
     return torch.where(bits > 0, kept.gather(-1, place), 0.0)
 
 
+class Pinned(Op):
+    """A function of rows of so many bytes."""
+
+    def __init__(self, function: Callable[..., torch.Tensor], size: int = 8) -> None:
+        super().__init__(function)
+        self.size = size
+
+    def forward(self, *x: torch.Tensor) -> torch.Tensor:
+        assert x[0].shape[-1] == self.size
+        out: torch.Tensor = self.function(*x)
+        return out
+
+
 class Expanded(torch.nn.Module):
     """The expansion of rows whose length is part of the module."""
 
@@ -77,6 +90,13 @@ def test_bitmaps_at_any_address() -> None:
         assert "load_bit_word" in check(Expanded(64), [bitmap, kept], other=[moved, kept])
 
 
+def test_rows_that_do_not_begin_at_words_are_scanned() -> None:
+    bitmap, kept = _compressed(4, 3, size=64)
+    wide = torch.cat([bitmap, bitmap], dim=-1)
+    assert "load_bit_word" in check(Pinned(lambda x, y: _expanded(x[..., 8:], y), 16), [wide, kept])
+    assert "load_bit_word" not in check(Pinned(lambda x, y: _expanded(x[..., 3:11], y), 16), [wide, kept])
+
+
 @pytest.mark.parametrize("size", [24, 40, 264])
 def test_other_widths_are_scanned(size: int) -> None:
     torch.manual_seed(size)
@@ -96,15 +116,6 @@ def _two_bits(bitmap: torch.Tensor) -> torch.Tensor:
 
 def _along_rows(bitmap: torch.Tensor) -> torch.Tensor:
     return _bits(bitmap).cumsum(dim=0)
-
-
-class Pinned(Op):
-    """A function of rows of eight bytes."""
-
-    def forward(self, *x: torch.Tensor) -> torch.Tensor:
-        assert x[0].shape[-1] == 8
-        out: torch.Tensor = self.function(*x)
-        return out
 
 
 @pytest.mark.parametrize("function", [_from_the_other_end, _two_bits, _along_rows])

@@ -13,7 +13,7 @@ LONGEST = 28
 
 
 def element_text(pointer: str, position: str, dtype: str) -> str:
-    """A load of an element, as C; of a word of bits (ir/expr.py) by the function that takes any address."""
+    """A load of an element, as C; of a word of bits (ir/expr.py) by its function."""
     return f"load_bit_word({pointer} + {position})" if dtype == BIT_WORD else f"{pointer}[{position}]"
 
 

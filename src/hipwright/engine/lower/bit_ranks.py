@@ -61,7 +61,9 @@ def _row_of_bits(e: E, place: Var) -> tuple[str, Ix] | None:
         return None
     start = load.attr[1] - divide(ix(place), ix(BYTE))
     inside = [b for a in start.atoms() if not isinstance(a, Ind) for b in (a, *_inner(a))]
-    return None if place in inside or any(isinstance(a, Ind) for a in start.atoms()) else (load.attr[0], start)
+    words = all(factor % (WORD // BYTE) == 0 for factor in start.terms.values())  # rows begin where words do
+    fixed = place not in inside and not any(isinstance(a, Ind) for a in start.atoms())
+    return (load.attr[0], start) if fixed and words else None
 
 
 def _inner(a: object) -> set[object]:

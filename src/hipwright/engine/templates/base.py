@@ -10,7 +10,7 @@ from hipwright.engine.emit.function import KernelFunction, KernelParameter
 from hipwright.engine.emit.header_names import NARROW
 from hipwright.engine.emit.statements import Emitter
 from hipwright.engine.fuse.groups import Group, GroupMember, as_position, positions
-from hipwright.engine.ir.expr import ROUNDING, STORAGE, E, indices, walk
+from hipwright.engine.ir.expr import BIT_WORD, ROUNDING, STORAGE, E, indices, walk
 from hipwright.engine.ir.index import Atom, Ind, Ix, Sym, Var, divide, ix, modulo, product
 from hipwright.engine.ir.index_text import to_c, to_python
 from hipwright.engine.ir.rounding import Rounding
@@ -22,6 +22,8 @@ INT_LIMIT = 1 << 30
 """Elements up to which a kernel counts in int. Twice as many would fit; the rest is for the last block's overshoot."""
 LARGEST_E4M3 = 448.0
 """The largest number of float8_e4m3fn, to which conversion saturates."""
+WORDS_ALIGNED = 16
+"""Bytes of the boundary at which tensors begin of which words of bits are loaded."""
 FAST = {"exp": "exp_fast", "sqrt": "sqrt_fast"}
 """Functions that cost a fraction of the exact ones and are off by a few ulp of float."""
 
@@ -75,6 +77,7 @@ class Body:
             member.value = _unrounded(member, need)
         placed = [m for m in group.members if m.item.place]
         values = [*(m.value for m in group.members), *positions(context.arena, placed)]
+        self.words = sorted({e.attr[0] for e in walk(values) if e.op == "load" and e.attr[2] == BIT_WORD})
         self.loads = sorted({e.attr[0] for e in walk(values) if e.op == "load"})
         self.stored = [m for m in group.members if m.item.name in need.stores]
         self.overwritten = {need.stores[m.item.name][0] for m in self.stored} & set(self.loads)
@@ -233,9 +236,11 @@ class Body:
         arguments = [*self.pointers, *self.taken_symbols]
         written = [self.need.stores[m.item.name][0] for m in self.stored]
         grid = grid.format(total=to_python(product(self.group.space)), rows=to_python(product(self.group.outer)))
-        return EmittedKernel(
+        kernel = EmittedKernel(
             self.name, function, grid, block, arguments, self.emit.used, self.knobs, list(self.loads), written
         )
+        kernel.aligned = dict.fromkeys(self.words, WORDS_ALIGNED)
+        return kernel
 
     def name_variables(self, which: Sequence[int], prefix: str, flat: str) -> tuple[dict[Var, Ix], list[str]]:
         """Loop variables from one flat counter: (renaming, statements that split the counter)."""

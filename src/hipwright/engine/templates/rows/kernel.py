@@ -60,7 +60,7 @@ class RowKernel(RowState):
         kernel.static_bounds = self.layout.static_bounds
         if self.peeled:
             kernel.unaligned_rows = True
-            kernel.aligned = {b: VECTOR_LENGTH.get(body.need.dtypes[b], 4) for b in self.vector_buffers}
+            kernel.aligned |= {b: VECTOR_LENGTH.get(body.need.dtypes[b], 4) for b in self.vector_buffers}
         if self.blocks:
             self.blocks.finish(kernel, self._tiles(), to_python(product(group.space)), self._full_blocks())
         return kernel
