@@ -1,6 +1,6 @@
 """Running sums of unpacked bits: how many bits are set up to a place, counted in the words that hold them.
 
-A bitmap names the elements that a compressed row keeps (Mustafar: Joo et al., arXiv:2505.22913), and the running sum of
+A bitmap names the elements that a compressed row keeps (Mustafar, arXiv:2505.22913), and the running sum of
 its bits is where each of them lies. Of a row of a few words that is a population count of each, which every reader can
 compute where it needs it: no bit is expanded to memory, and no scan waits for its neighbours.
 """

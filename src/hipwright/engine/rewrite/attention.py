@@ -19,7 +19,9 @@ from hipwright.engine.ir.operators import ATTENTION
 from hipwright.engine.knobs import SPLIT, Choice
 from hipwright.engine.rewrite.attention_library import before_scale, library_scale
 from hipwright.engine.rewrite.attention_pattern import Finder, Match, shared_heads
+from hipwright.engine.rewrite.pinned_sizes import hint
 from hipwright.engine.rewrite.sink_softmax import SINK_SOFTMAX, with_sinks
+from hipwright.engine.templates.attention.problem import is_decoding
 from hipwright.engine.templates.attention.scores import ROUNDED, SCORE_OPERAND, SCORES
 
 
@@ -70,7 +72,7 @@ def _sunk(
     structure: dict[str, Choice],
 ) -> None:
     """Adds the rewrite of attention with a sink, where few queries read many keys, and the choice of it."""
-    if choices.get("library") or not finder.decodes(found):
+    if choices.get("library") or not _decodes(found, finder):
         return
     key = f"attention:{found.softmax.name}"
     structure[key] = Choice(options=("separate", "fused"), default="fused")
@@ -96,6 +98,14 @@ def _weighted(
     structure[key] = Choice(options=("separate", "fused"), default=default)
     if choices.get(key, default) == "fused":
         made |= _written(found, finder)
+
+
+def _decodes(found: Match, finder: Finder) -> bool:
+    """Whether few queries read many keys: the template that divides the keys writes it."""
+    groups = shared_heads(found, finder)
+    sizes = (found.q.shape[-2], found.k.shape[-2], *((found.lead[0][-1], groups[0].shape[-3]) if groups else (1, 1)))
+    rows, keys, heads, shared = (hint(size, finder.symbols) for size in sizes)
+    return is_decoding(rows * heads // shared, keys)
 
 
 def _read(nodes: Sequence[Node], finder: Finder) -> list[Node]:

@@ -16,7 +16,6 @@ from hipwright.engine.rewrite.sink_softmax import SINK_SOFTMAX
 from hipwright.engine.templates.attention.problem import (
     FLOATS,
     MAX_HEAD_SIZE,
-    is_decoding,
     is_default,
     is_short_default,
     is_split,
@@ -269,14 +268,6 @@ class Finder:
         sizes = self._sizes(found)
         assert sizes is not None
         return is_default(self.meta(found.q.name).dtype, **sizes)
-
-    def decodes(self, found: Match) -> bool:
-        """Whether few queries read many keys: the template that divides the keys writes it."""
-        sizes, groups = self._sizes(found), shared_heads(found, self)
-        assert sizes is not None
-        heads = hint(found.lead[0][-1], self.symbols) if groups else 1
-        shared = hint(groups[0].shape[-3], self.symbols) if groups else 1
-        return is_decoding(sizes["rows"] * heads // shared, sizes["keys"])
 
     def weighted(self, found: Match) -> tuple[bool, bool]:
         """(whether the template for scores that are weights can write it, whether it is the default)."""

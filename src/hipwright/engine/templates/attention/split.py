@@ -28,9 +28,7 @@ from hipwright.engine.templates.offers import STORE_ABOVE, KernelCall, Offer, Ou
 MOST_ROWS = 8
 """Queries of a block, which share one read of its keys."""
 STORE_ABOVE_READ_ONCE = 160
-"""The weight (ir/expr.py) above which keys or values that one block reads are stored first: to compute them there costs
-no more than in a kernel of its own, but the lanes of a block wait for it. A round figure, not measured.
-"""
+"""The weight (ir/expr.py) above which keys or values that one block reads are stored first. A round figure."""
 NAMES = (
     "D DV R W WV VECTORS VECTORS_V KEY_LANES VALUE_LANES LANE_VECTORS LANE_VECTORS_V GROUPS GROUPS_V "
     "THREADS LANE_ROWS CHUNK "
@@ -80,9 +78,7 @@ def write(body: CallBody) -> list[EmittedKernel]:
     operands = list(body.operands)
     sinks = operands.pop() if f.sinks is not None else None
     q, k, v, mask = (*operands, None)[:4]
-    assert q is not None
-    assert k is not None
-    assert v is not None
+    assert q is not None and k is not None and v is not None
     rows = min(MOST_ROWS, 1 << (f.hints["rows"] * f.group - 1).bit_length())
     block = body.knob("DECODE_BLOCK", 256, (128, 256), "threads that share a chunk of the keys")
     row_knob = body.knob("DECODE_ROWS", rows, (1, 2, 4, 8), "queries that share one read of the keys")
