@@ -41,7 +41,7 @@ def attention(graph: Graph, choices: Mapping[str, Any]) -> tuple[Graph, dict[str
         found = finder.match(node) if short(node.op) in ("softmax", "_softmax", SINK_SOFTMAX) else None
         if found is None or made.keys() & found.names:
             continue
-        if found.sinks is not None:
+        if node.op == SINK_SOFTMAX:
             _sunk(found, finder, choices, made, structure)
             continue
         scale = library_scale(found, finder)
@@ -154,7 +154,7 @@ def _written(found: Match, finder: Finder) -> dict[str, list[Node]]:
     assert out is not None
     shape = [*found.lead[1], operands[0][1][-2], operands[2][1][-1]]
     args = [*(ref for ref, _ in operands), found.softmax.args[0], *([False] if found.weights else [])]
-    args += [] if found.sinks is None else [True, found.sinks]
+    args += [True, found.softmax.args[2]] if found.softmax.op == SINK_SOFTMAX else []
     writer.base = f"{found.softmax.name}_attention"
     result = writer.op(ATTENTION, args, out.dtype, shape)
     plain = [*found.lead[2], *shape[-2:]]

@@ -12,7 +12,6 @@ import msgspec
 from hipwright.capture.graph import Graph, Meta, Node, references, returned, short, users
 from hipwright.engine.rewrite.contractions import KeyProduct, Operand, key_product, value_product
 from hipwright.engine.rewrite.pinned_sizes import hint, metas
-from hipwright.engine.rewrite.sink_softmax import SINK_SOFTMAX
 from hipwright.engine.templates.attention.problem import (
     FLOATS,
     MAX_HEAD_SIZE,
@@ -75,11 +74,6 @@ class Match:
     def weights(self) -> bool:
         """Whether the scores are the weights themselves."""
         return self.softmax.name == self.last.name
-
-    @property
-    def sinks(self) -> Any:
-        """The sinks of the softmax (sink_softmax.py), or None."""
-        return self.softmax.args[2] if self.softmax.op == SINK_SOFTMAX else None
 
     @property
     def names(self) -> set[str]:
