@@ -12,6 +12,7 @@ from hipwright.engine.emit.header_names import needed_headers
 from hipwright.engine.emit.shared import launched, shared_names
 from hipwright.engine.fuse.column_reductions import fuse_column_reductions
 from hipwright.engine.fuse.groups import Group
+from hipwright.engine.fuse.placed_rows import fuse_placed_rows
 from hipwright.engine.fuse.recompute import recompute
 from hipwright.engine.fuse.row_tiles import RowTiles
 from hipwright.engine.fuse.schedule import Scheduler
@@ -90,11 +91,13 @@ class ProgramAssembly:
         ):  # no kernel may have to stand between the other way round
             for output in after.outputs:
                 external[output] |= set(before.outputs)
-        scheduler = Scheduler(lowered.context, external, bool(self.choices.get("fuse", True)), choices.part)
+        fuse = bool(self.choices.get("fuse", True))
+        scheduler = Scheduler(lowered.context, external, fuse, choices.part, choices.overwrite)
         if self.choices.get("row_tiles", True):
             scheduler.begin_rows = RowTiles(scheduler, list(lowered.items), set(lowered.outputs.values())).begin
         for item in list(lowered.items):  # the scheduler may make some
             scheduler.add(item)
+        fuse_placed_rows(scheduler)
         recompute(scheduler, lowered.outputs.values(), choices.recompute)
         fuse_column_reductions(scheduler, choices.fuse_columns)
         return scheduler

@@ -25,6 +25,7 @@ from hipwright.engine.rewrite.padded_products import padded_products
 from hipwright.engine.rewrite.pinned_sizes import pinned
 from hipwright.engine.rewrite.pure_draws import pure_draws
 from hipwright.engine.rewrite.rolled_loops import unrolled
+from hipwright.engine.rewrite.row_runs import row_runs
 from hipwright.engine.rewrite.specialise import specialise
 from hipwright.engine.rewrite.summed_products import summed_products
 from hipwright.engine.rewrite.window_products import window_products
@@ -123,6 +124,7 @@ def _rewritten(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, Graph
         fixed = pinned(generic)
         rolled, loops = unrolled(fixed, choices)
         rolled, joined = summed_products(rolled, choices)
+        rolled, runs = row_runs(rolled, choices)
         ops = {n.name: n.op for n in rolled.nodes}
         own = any(
             n.name in given_up and ops.get(n.name, "hip.").startswith("hip.") for n in (*graph.nodes, *rolled.nodes)
@@ -132,7 +134,7 @@ def _rewritten(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, Graph
                 generic,
                 fixed,
                 rolled,
-                {**loops, **joined, **draws, **parts, **windows, **epilogues, **pads, **structure},
+                {**loops, **joined, **runs, **draws, **parts, **windows, **epilogues, **pads, **structure},
             )
         choices = {"library": True}
 

@@ -95,6 +95,7 @@ class GroupKernels:
         allocate = {i.name: (i.shape, i.dtype) for i in group.items if not i.target}
         allocate |= {part: ([count, product(group.inner)], "float32") for part, count in group.column_sums.items()}
         self.decisions.knobs |= kernel.knobs
+        kernel.touched |= {m.item.target: product(m.item.space) for m in members.values() if m.item.place}
         kernel.packs = kernel.packs or all(self._packs(item) for item in group.items)
         self._moved(kernel, {})
         self.written.append(WrittenKernel(kernel, group, mapping))

@@ -6,9 +6,15 @@ import re
 
 from hipwright.engine.emit.device_code import reserved
 from hipwright.engine.emit.tree import BracedBlock, Node, Passage, PreprocessorBranch, Section, Statement
+from hipwright.engine.ir.expr import BIT_WORD
 
 LONGEST = 28
 """Characters of a name from which on its last words stand for it: a parameter of a block in a block in a network."""
+
+
+def element_text(pointer: str, position: str, dtype: str) -> str:
+    """A load of an element, as C; of a word of bits (ir/expr.py) by its function."""
+    return f"load_bit_word({pointer} + {position})" if dtype == BIT_WORD else f"{pointer}[{position}]"
 
 
 def cname(name: str) -> str:

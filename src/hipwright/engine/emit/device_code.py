@@ -61,7 +61,7 @@ def moves_vectors(uses: Iterable[str]) -> bool:
     return "vector_access" in device_headers.with_dependencies(sorted(headers_for(uses)))
 
 
-ARITHMETIC, INTEGER, INDEX = map(defined, ("arithmetic", "integer", "index"))
+ARITHMETIC, INTEGER, INDEX = defined("arithmetic"), defined("integer"), defined("index") | defined("bit_words")
 _ROUNDING = {name for name in defined("float8") if name.startswith("round_")}
 MATH = defined("math") | defined("float16") | defined("bfloat16") | _ROUNDING
 """The functions that expressions may call: of any arithmetic type, of floats, of integers, and of an index."""

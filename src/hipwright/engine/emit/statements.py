@@ -202,7 +202,7 @@ class Emitter(StatementBuilder):
     def _load(self, e: E) -> tuple[str, int]:
         _, position, dtype = e.attr
         text = self.read(e, self.position(position))
-        if STORAGE[dtype] != e.ctype:
+        if STORAGE.get(dtype, e.ctype) != e.ctype:
             return (f"(float){text}" if dtype in ROUNDING else text), UNARY
         return text, ATOM
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
-from hipwright.engine.fuse.groups import Group
+from hipwright.engine.fuse.groups import Group, as_position, positions
 from hipwright.engine.ir.expr import E, indices, walk
 from hipwright.engine.ir.index import Atom, Fn, Ix, Var, divide, ix, modulo, replace
 from hipwright.engine.lower.context import LoweringContext
@@ -42,17 +42,16 @@ def _drop(group: Group, k: int) -> None:
 
 def _merge(c: LoweringContext, group: Group, first: int, second: int) -> bool:
     a, b = group.variables[first], group.variables[second]
-    values = [m.value for m in group.members]
-    for p in _all_indices(values, [m.position for m in group.members]):
+    values = [*(m.value for m in group.members), *positions(c.arena, group.members)]
+    for p in _all_indices(values, []):
         if not _walks_as_one(p, a, b, group.space[second]):
             return False
     size = group.space[first] * group.space[second]
     merged = c.arena.var("v", size)
     table: dict[Atom, Ix] = {a: ix(0), b: ix(merged)}
     new = c.arena.rewrite(values, lambda atom: table.get(atom), lambda e: None)
-    for member, value in zip(group.members, new, strict=True):
-        member.value = value
-        member.position = replace(member.position, lambda atom: table.get(atom))
+    for member, value, position in zip(group.members, new, new[len(group.members) :], strict=False):
+        member.value, member.position = value, as_position(position)
     group.space[second], group.variables[second] = size, merged
     return True
 

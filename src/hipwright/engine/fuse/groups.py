@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hipwright.engine.ir.expr import E
-from hipwright.engine.ir.index import Ix, Var
+from hipwright.engine.ir.expr import E, ExprArena
+from hipwright.engine.ir.index import Ix, Var, ix
 from hipwright.engine.lower.values import LoweredItem
 
 FULL, ROW, PART = "full", "row", "part"
@@ -26,6 +27,16 @@ class GroupMember:
     role: str  # "red", "call", FULL, ROW or PART
     value: E
     position: Ix
+
+
+def positions(arena: ExprArena, members: Sequence[GroupMember]) -> list[E]:
+    """Where members are stored, as expressions: a place may be read from a tensor."""
+    return [arena.index(member.position) for member in members]
+
+
+def as_position(e: E) -> Ix:
+    """The position that an expression of `positions` stands for."""
+    return ix(e.attr)
 
 
 @dataclass(eq=False)

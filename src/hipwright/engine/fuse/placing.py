@@ -85,7 +85,7 @@ def _ordered(group: Group, item: LoweredItem, sizes: list[Ix], rows: list[Ix]) -
     inner = [ix(group.variables[k]) for k in group.dims]
     index = reindex([*sizes, *group.inner], item.space, [*rows, *inner])
     index = [i if s != ONE else ix(0) for i, s in zip(index, item.space, strict=True)]
-    return GroupMember(item, FULL, item.body(index), flatten(item.space, index))
+    return GroupMember(item, FULL, item.body(index), item.position(index))
 
 
 def _row_parts(
@@ -115,7 +115,7 @@ def _row_parts(
         if value is None or not _worth(value):
             return None
         named = replace(item, name=f"{item.name}/{number}") if number else item
-        found.append(GroupMember(named, PART, value, flatten(item.space, index)))
+        found.append(GroupMember(named, PART, value, item.position(index)))
     return found
 
 
@@ -133,7 +133,7 @@ def _exchanged(
         order[a], order[b] = b, a
         index = reindex([group.space[k] for k in order], item.space, [full[k] for k in order])
         index = [i if s != ONE else ix(0) for i, s in zip(index, item.space, strict=True)]
-        member = GroupMember(item, FULL, item.body(index), flatten(item.space, index))
+        member = GroupMember(item, FULL, item.body(index), item.position(index))
         if _resolve(c, member.value, placed) is not None:
             return member
     return None
@@ -153,7 +153,7 @@ def _member(
             inner = iter(reindex(group.inner, [item.space[d] for d in item.dims], reduced))
             index = [next(inner) if k in item.dims else next(outer) for k in range(len(item.space))]
         if item.kind == "scan":
-            return GroupMember(item, FULL, item.body(index), flatten(item.space, index))
+            return GroupMember(item, FULL, item.body(index), item.position(index))
         row = [i for k, i in enumerate(index) if k not in item.dims]
         return GroupMember(item, "red", item.body(index), flatten(item.shape, row))
     whole = product(item.space) == product(group.space)
@@ -165,7 +165,7 @@ def _member(
         tiles = [divide(index[d], ix(ROW_TILE)) for d in item.dims]
         kept = [i for k, i in enumerate(index) if k not in item.dims]
         return GroupMember(item, FULL, item.body(index), flatten(item.shape, [*kept, *tiles]))
-    return GroupMember(item, FULL if whole else ROW, item.body(index), flatten(item.space, index))
+    return GroupMember(item, FULL if whole else ROW, item.body(index), item.position(index))
 
 
 def _part(c: LoweringContext, group: Group, item: LoweredItem, kept: list[Ix]) -> GroupMember | None:
@@ -176,7 +176,7 @@ def _part(c: LoweringContext, group: Group, item: LoweredItem, kept: list[Ix]) -
     width = product(item.space[k:])
     column = group.columns.setdefault(width.key, c.arena.var("c", width))
     index = reindex(group.outer, item.space[:k], kept) + unflatten(item.space[k:], ix(column))
-    return GroupMember(item, PART, item.body(index), flatten(item.space, index))
+    return GroupMember(item, PART, item.body(index), item.position(index))
 
 
 def _worth(value: E) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hipwright.engine.fuse.groups import PART, Group
+from hipwright.engine.fuse.overwriting import written_behind
 from hipwright.engine.fuse.placing import kept_dims, place
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import ONE, ix, product
@@ -38,10 +39,12 @@ class Scheduler:
         external: dict[str, set[str]],
         fuse: bool = True,
         part: Callable[[str], bool] = lambda name: True,
+        over: Callable[[str], bool] = lambda name: True,
     ) -> None:
         self.c = context
         self.fuse = fuse
         self.part = part  # may this item recompute the row's values? asked only where it can
+        self.over = over  # may the kernel that reads a tensor by rows overwrite it?
         self.groups: list[Group] = []
         self.home: dict[str, Group] = {}
         self.reads: dict[str, set[str]] = {}
@@ -181,7 +184,8 @@ class Scheduler:
         if item.kind == "call":
             return set(item.placed.reads)
         index = [ix(self.c.arena.var("p", s)) for s in item.space]
-        return {e.attr[0] for e in walk([item.body(index)]) if e.op == "load"}
+        values = [item.body(index), *([self.c.arena.index(item.place(index))] if item.place else [])]
+        return {e.attr[0] for e in walk(values) if e.op == "load"}
 
     def _candidates(self, item: LoweredItem) -> list[Group]:
         if item.kind in ("scan", "call") or item.alone:
@@ -225,10 +229,15 @@ class Scheduler:
         if self._is_apart(group, item):
             return False
         shaped = self._reshaped(group, item)
-        if shaped is None or self._cycle(group, item) or self._hazard(group, item):
+        if shaped is None or self._cycle(group, item):
+            return False
+        hazard = self._hazard(group, item)
+        if hazard and not shaped.dims:
             return False
         members = place(self.c, shaped, [*group.items, item])
         if members is None:
+            return False
+        if hazard and not (written_behind(self, group, members) and (not item.target or self.over(item.target))):
             return False
         if members[-1].role == PART and not self.part(item.name):
             return False

@@ -45,6 +45,8 @@ STORAGE = {
     "float8_e4m3fnuz": "Float8E4M3FNUZ",
     "float8_e5m2fnuz": "Float8E5M2FNUZ",
 }
+BIT_WORD = "bit_word"
+"""The dtype of a load of four bytes as one word, from a tensor of bytes (hipwright/bit_words.h)."""
 HALVES = frozenset({"float16", "bfloat16"})
 ROUNDING = {"float16": "round_half", "bfloat16": "round_bfloat16"} | {d: f"round_{d}" for d in FLOAT8}
 """Narrow floats, which are computed with as float: the device function that rounds to each."""
@@ -109,9 +111,8 @@ class ExprArena:
 
     def load(self, buffer: str, position: Ix, dtype: str) -> E:
         """buffer[position] in the compute type."""
-        return self.make(
-            "load", _values(position), COMPUTE[dtype], (buffer, position, dtype), (buffer, position.key, dtype)
-        )
+        ctype = "int" if dtype == BIT_WORD else COMPUTE[dtype]
+        return self.make("load", _values(position), ctype, (buffer, position, dtype), (buffer, position.key, dtype))
 
     def const(self, value: float | bool, ctype: str) -> E:
         """A literal."""

@@ -32,6 +32,10 @@ class Decisions:
         """Whether the row kernel that reads these columns may accumulate their sums."""
         return bool(self.choose(f"column_sums:{name}", ("fused", "separate"), "fused") == "fused")
 
+    def overwrite(self, name: str) -> bool:
+        """Whether a kernel that reduces a tensor's rows may write the tensor's new value, too."""
+        return bool(self.choose(f"overwrite:{name}", ("fused", "separate"), "fused") == "fused")
+
     def choose(self, key: str, options: Sequence[Any], default: Any) -> Any:
         """A structural choice made while a kernel is written."""
         if len(options) > 1:

@@ -35,6 +35,7 @@ class LoweringContext:
         self.parameters: set[str] = set()  # the model's, which no call changes
         self.stored_operands: dict[Any, Tensor] = {}  # operands of call templates that are stored
         self._probes: dict[tuple[int, str], Ix] = {}
+        self.bit_ranks = True  # running sums of bits are counted where they are read (bit_ranks.py)
         self.wide = False  # keep half and bfloat16 in float32 between kernels
         self.narrow: set[str] = set()  # items that `wide` is about
         self.places: dict[

@@ -10,6 +10,7 @@ from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE, FLOATING, E
 from hipwright.engine.ir.index import ONE, ZERO, Ix, ix, product
 from hipwright.engine.ir.shapes import unflatten
+from hipwright.engine.lower.bit_ranks import summed_bits
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.row_order import in_row_order
 from hipwright.engine.lower.table import dims_of, op
@@ -319,6 +320,8 @@ def _scan(kind: str) -> Callable[..., Tensor]:
     def handler(c: LoweringContext, meta: Meta, x: Tensor, dim: int, **kw: Any) -> Tensor:
         if not x.rank:
             return c.cast(x, meta.dtype)
+        if kind == "sum" and dim % x.rank == x.rank - 1 and (counted := summed_bits(c, x, meta.dtype)) is not None:
+            return counted
         value = c.cast(x, meta.dtype)
         item = LoweredItem(
             c.unique(c.origin), "scan", meta.dtype, value.shape, value.at, (dim % x.rank,), kind, c.origin

@@ -9,6 +9,7 @@ from typing import Any
 from hipwright.capture.graph import Node
 from hipwright.engine.ir.expr import E
 from hipwright.engine.ir.index import ONE, ZERO, Ix, divide, ix
+from hipwright.engine.ir.shapes import flatten
 
 Index = Sequence[Ix]
 
@@ -73,6 +74,11 @@ class LoweredItem:
     result: list[Ix] = field(default_factory=list)
     placed: Any = None  # the templates.offers.Placed that writes a `call` item
     alone: bool = False  # has a kernel of its own, which stores it: a copy in another order
+    place: Callable[[Index], Ix] | None = None  # where in the target an element of a part of it belongs
+
+    def position(self, index: Index) -> Ix:
+        """Where in memory the element at an index of the space lies."""
+        return self.place(index) if self.place else flatten(self.space, index)
 
     @property
     def shape(self) -> list[Ix]:

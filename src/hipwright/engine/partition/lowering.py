@@ -25,6 +25,9 @@ TRANSPOSES = {"transpose", "permute", "t"}
 WINDOWED = ("max_pool", "avg_pool", "adaptive", "im2col", "upsample", "_adaptive", "cosine_similarity")
 MOST_DEPTH = 48
 """Operators that an expression may be built of before it is stored."""
+WORDS = ("uint8", "int8", "int16", "int32", "int64")
+MOST_UNPACKED = 16
+"""The weight of unpacking bits up to which each reader does it: less than it takes to load what would be stored."""
 SMALL_TRANSPOSE = 1 << 18
 """Elements up to which a launch costs more than a product's reads across rows."""
 
@@ -248,11 +251,24 @@ class Lowering(LoweringState):
         self.depth[node.name] = depth
         if not isinstance(value, Tensor) or value.buffer or kind in VIEWS or node.name in self.places.indices:
             return
-        if (self.reader_counts.get(node.name, 0) > 1 and self.element_weight(value) > 4) or depth > MOST_DEPTH:
+        shared = self.reader_counts.get(node.name, 0) > 1 and self.element_weight(value) > 4
+        if (shared and not self._bits(value)) or depth > MOST_DEPTH:
             if holds_kernel_value(probe(self.c, value)):
                 return
             self.values[node.name] = self.c.realise(value, plain(node.name))
             self.depth[node.name] = 0
+
+    def _bits(self, value: Tensor) -> bool:
+        """Whether a value is a few bits of an integer that several elements share: who reads it unpacks it."""
+        element = probe(self.c, value)
+        loads = [e for e in walk([element]) if e.op == "load"]
+        if element.op != "bin" or element.attr != "&" or element.args[1].op != "const" or len(loads) != 1:
+            return False
+        buffer, _, dtype = loads[0].attr
+        packed = self.out.metas.get(buffer)
+        if not self.c.bit_ranks or packed is None or dtype not in WORDS or self.element_weight(value) > MOST_UNPACKED:
+            return False
+        return 2 * self.c.numel_hint(self.c.shape(packed)) <= self.c.numel_hint(value.shape)
 
     # ------------------------------------------------------------ outputs
 

@@ -74,6 +74,7 @@ class LoweringState:
         self.c: LoweringContext = LoweringContext(self.reader, hints)
         self.c.names = outer.c.names if outer else self.c.names
         self.c.wide = bool(choices.get("wide", False))
+        self.c.bit_ranks = bool(choices.get("bit_ranks", True))
         given_up = str(choices.get(GIVEN_UP, ""))
         self.library_only = bool(choices.get("library")) or given_up == EVERY_OPERATOR  # no operator becomes HIP
         self.given_up = frozenset(given_up.split(","))

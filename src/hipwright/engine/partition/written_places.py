@@ -132,6 +132,7 @@ class WrittenPlaces:
             return at([named[0] if d == dim else place for d, place in enumerate(i)])
 
         space = list(index.shape) if each else [index.shape[0] if d == dim else s for d, s in enumerate(shape)]
+        space = space if each else self._own_sizes(value, space)
         wide = self._stored(value, value.shape if each else space) if isinstance(value, Tensor) else value
         if each:
             others = [(n, s) for d, (n, s) in enumerate(zip(space, shape, strict=True)) if d != dim]
@@ -150,6 +151,7 @@ class WrittenPlaces:
         space = [*rest[:start], *longest.shape, *rest[start:]]
         for tensor in tensors:
             self._spreads(tensor, longest.shape)
+        space = self._own_sizes(args[2], space)
 
         def position(i: Sequence[Ix], named: Sequence[Ix]) -> Ix:
             others, places = iter([*i[:start], *i[start + width :]]), iter(named)
@@ -169,6 +171,17 @@ class WrittenPlaces:
             return value
         self._spreads(value, space)
         return self.c.tensor(value.dtype, space, lambda i: value.at(self.c.broadcast(value, i)))
+
+    def _own_sizes(self, value: Any, space: list[Ix]) -> list[Ix]:
+        """The space that a value fills, in the value's own sizes where it is not repeated: those of the kernels that
+        compute it.
+        """
+        if not isinstance(value, Tensor) or value.rank != len(space):
+            return space
+        if any(mine == ONE != size for mine, size in zip(value.shape, space, strict=True)):
+            return space
+        self._spreads(value, space)
+        return list(value.shape)
 
     def _spreads(self, value: Tensor, space: Sequence[Ix]) -> None:
         """Guards that a tensor's sizes are those of a space, but for those that are 1 when captured: export asks for

@@ -14,11 +14,14 @@ from typing import Any
 
 import msgspec
 
-from hipwright.capture.graph import Graph, Meta, Node, references, short
+from hipwright.capture.graph import Graph, Meta, Node, references, short, users
 from hipwright.engine.ir.operators import ATTENTION
 from hipwright.engine.knobs import SPLIT, Choice
 from hipwright.engine.rewrite.attention_library import before_scale, library_scale
 from hipwright.engine.rewrite.attention_pattern import Finder, Match, shared_heads
+from hipwright.engine.rewrite.pinned_sizes import hint
+from hipwright.engine.rewrite.sink_softmax import SINK_SOFTMAX, with_sinks
+from hipwright.engine.templates.attention.problem import is_decoding
 from hipwright.engine.templates.attention.scores import ROUNDED, SCORE_OPERAND, SCORES
 
 
@@ -29,13 +32,17 @@ def attention(graph: Graph, choices: Mapping[str, Any]) -> tuple[Graph, dict[str
     default is the templates' own rule, else the library.
     """
     structure: dict[str, Choice] = {}
-    finder = Finder(graph)
+    sunk = with_sinks(graph)
+    finder = Finder(sunk)
     made: dict[str, list[Node]] = {}
-    for node in graph.nodes:
+    for node in sunk.nodes:
         if choices.get(SPLIT) and short(node.op) in ("matmul", "bmm", "einsum"):
             _weighted(node, finder, choices, made, structure)
-        found = finder.match(node) if short(node.op) in ("softmax", "_softmax") else None
+        found = finder.match(node) if short(node.op) in ("softmax", "_softmax", SINK_SOFTMAX) else None
         if found is None or made.keys() & found.names:
+            continue
+        if node.op == SINK_SOFTMAX:
+            _sunk(found, finder, choices, made, structure)
             continue
         scale = library_scale(found, finder)
         options = ("separate", "fused") if scale is None else ("separate", "fused", "library")
@@ -53,7 +60,24 @@ def attention(graph: Graph, choices: Mapping[str, Any]) -> tuple[Graph, dict[str
     if not made:
         return graph, structure
     nodes = [new for node in graph.nodes for new in made.get(node.name, [node])]
+    finder.users = users(graph)  # a sink that stays written out is read by its own nodes
     return msgspec.structs.replace(graph, nodes=tuple(_read(nodes, finder))), structure
+
+
+def _sunk(
+    found: Match,
+    finder: Finder,
+    choices: Mapping[str, Any],
+    made: dict[str, list[Node]],
+    structure: dict[str, Choice],
+) -> None:
+    """Adds the rewrite of attention with a sink, where few queries read many keys, and the choice of it."""
+    if choices.get("library") or not _decodes(found, finder):
+        return
+    key = f"attention:{found.softmax.name}"
+    structure[key] = Choice(options=("separate", "fused"), default="fused")
+    if choices.get(key, "fused") == "fused":
+        made |= _written(found, finder)
 
 
 def _weighted(
@@ -74,6 +98,14 @@ def _weighted(
     structure[key] = Choice(options=("separate", "fused"), default=default)
     if choices.get(key, default) == "fused":
         made |= _written(found, finder)
+
+
+def _decodes(found: Match, finder: Finder) -> bool:
+    """Whether few queries read many keys: the template that divides the keys writes it."""
+    groups = shared_heads(found, finder)
+    sizes = (found.q.shape[-2], found.k.shape[-2], *((found.lead[0][-1], groups[0].shape[-3]) if groups else (1, 1)))
+    rows, keys, heads, shared = (hint(size, finder.symbols) for size in sizes)
+    return is_decoding(rows * heads // shared, keys)
 
 
 def _read(nodes: Sequence[Node], finder: Finder) -> list[Node]:
@@ -122,6 +154,7 @@ def _written(found: Match, finder: Finder) -> dict[str, list[Node]]:
     assert out is not None
     shape = [*found.lead[1], operands[0][1][-2], operands[2][1][-1]]
     args = [*(ref for ref, _ in operands), found.softmax.args[0], *([False] if found.weights else [])]
+    args += [True, found.softmax.args[2]] if found.softmax.op == SINK_SOFTMAX else []
     writer.base = f"{found.softmax.name}_attention"
     result = writer.op(ATTENTION, args, out.dtype, shape)
     plain = [*found.lead[2], *shape[-2:]]

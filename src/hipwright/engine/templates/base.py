@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hipwright.engine.emit.builder import cname
+from hipwright.engine.emit.builder import cname, element_text
 from hipwright.engine.emit.function import KernelFunction, KernelParameter
 from hipwright.engine.emit.header_names import NARROW
 from hipwright.engine.emit.statements import Emitter
-from hipwright.engine.fuse.groups import Group, GroupMember
-from hipwright.engine.ir.expr import ROUNDING, STORAGE, E, indices, walk
-from hipwright.engine.ir.index import Atom, Ind, Ix, Sym, Var, divide, ix, modulo, product, replace
+from hipwright.engine.fuse.groups import Group, GroupMember, as_position, positions
+from hipwright.engine.ir.expr import BIT_WORD, ROUNDING, STORAGE, E, indices, walk
+from hipwright.engine.ir.index import Atom, Ind, Ix, Sym, Var, divide, ix, modulo, product
 from hipwright.engine.ir.index_text import to_c, to_python
 from hipwright.engine.ir.rounding import Rounding
 from hipwright.engine.ir.shapes import strides
@@ -22,6 +22,8 @@ INT_LIMIT = 1 << 30
 """Elements up to which a kernel counts in int. Twice as many would fit; the rest is for the last block's overshoot."""
 LARGEST_E4M3 = 448.0
 """The largest number of float8_e4m3fn, to which conversion saturates."""
+WORDS_ALIGNED = 16
+"""Bytes of the boundary at which tensors begin of which words of bits are loaded."""
 FAST = {"exp": "exp_fast", "sqrt": "sqrt_fast"}
 """Functions that cost a fraction of the exact ones and are off by a few ulp of float."""
 
@@ -73,7 +75,9 @@ class Body:
         self.need = need
         for member in group.members:
             member.value = _unrounded(member, need)
-        values = [m.value for m in group.members]
+        placed = [m for m in group.members if m.item.place]
+        values = [*(m.value for m in group.members), *positions(context.arena, placed)]
+        self.words = sorted({e.attr[0] for e in walk(values) if e.op == "load" and e.attr[2] == BIT_WORD})
         self.loads = sorted({e.attr[0] for e in walk(values) if e.op == "load"})
         self.stored = [m for m in group.members if m.item.name in need.stores]
         self.overwritten = {need.stores[m.item.name][0] for m in self.stored} & set(self.loads)
@@ -128,9 +132,9 @@ class Body:
         return sorted(found)
 
     def _read(self, e: E, position: str) -> str:
-        text = f"{self.pointers[e.attr[0]]}[{position}]"
+        text = element_text(self.pointers[e.attr[0]], position, e.attr[2])
         if guard := self.reading_guard(e.attr[0]):
-            return f"({guard} ? {text} : {STORAGE[e.attr[2]]}(0.0f))"
+            return f"({guard} ? {text} : {STORAGE.get(e.attr[2], e.ctype)}(0.0f))"
         return text
 
     def reading_guard(self, buffer: str) -> str:
@@ -232,9 +236,11 @@ class Body:
         arguments = [*self.pointers, *self.taken_symbols]
         written = [self.need.stores[m.item.name][0] for m in self.stored]
         grid = grid.format(total=to_python(product(self.group.space)), rows=to_python(product(self.group.outer)))
-        return EmittedKernel(
+        kernel = EmittedKernel(
             self.name, function, grid, block, arguments, self.emit.used, self.knobs, list(self.loads), written
         )
+        kernel.aligned = dict.fromkeys(self.words, WORDS_ALIGNED)
+        return kernel
 
     def name_variables(self, which: Sequence[int], prefix: str, flat: str) -> tuple[dict[Var, Ix], list[str]]:
         """Loop variables from one flat counter: (renaming, statements that split the counter)."""
@@ -259,11 +265,10 @@ class Body:
         def atom(a: Atom) -> Ix | None:
             return table.get(a) if isinstance(a, Var) else None
 
-        members = self.group.members
-        values = self.c.arena.rewrite([m.value for m in members], atom, lambda e: None)
-        for member, value in zip(members, values, strict=True):
-            member.value = value
-            member.position = replace(member.position, atom)
+        members, arena = self.group.members, self.c.arena
+        values = arena.rewrite([*(m.value for m in members), *positions(arena, members)], atom, lambda e: None)
+        for member, value, position in zip(members, values, values[len(members) :], strict=False):
+            member.value, member.position = value, as_position(position)
 
 
 def _unrounded(member: GroupMember, need: Need) -> E:

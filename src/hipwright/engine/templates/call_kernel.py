@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from hipwright.engine.emit.function import KernelFunction, KernelParameter
 from hipwright.engine.fuse.groups import GroupMember
-from hipwright.engine.ir.expr import STORAGE, E
+from hipwright.engine.ir.expr import BIT_WORD, STORAGE, E
 from hipwright.engine.ir.index import Atom, Ind, Ix, replace
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.templates.access import has_unit_stride, shifted, unconditional_loads
@@ -61,7 +61,8 @@ class CallKernel(CallOperands):
         names: dict[str, E] = {}
         for e in unconditional_loads(values):
             buffer, position, dtype = e.attr
-            if (buffer, position.key) not in self.prefetched and not any(isinstance(a, Ind) for a in position.atoms()):
+            known = dtype == BIT_WORD or (buffer, position.key) in self.prefetched
+            if not known and not any(isinstance(a, Ind) for a in position.atoms()):
                 name = self.prefetched[buffer, position.key] = self.fresh(f"{self.pointer(buffer)}_early")
                 self.line(f"{STORAGE[dtype]} {name} = {{}};")
                 names[name] = e

@@ -8,14 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hipwright.engine.emit.builder import cname
+from hipwright.engine.emit.builder import cname, element_text
 from hipwright.engine.emit.statements import Emitter
-from hipwright.engine.ir.expr import ROUNDING, STORAGE, E, walk
+from hipwright.engine.ir.expr import BIT_WORD, ROUNDING, STORAGE, E, walk
 from hipwright.engine.ir.index import ONE, ZERO, Ix, Var, ix, replace
 from hipwright.engine.ir.index_text import to_c
 from hipwright.engine.ir.small_ints import LOADED
 from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.access import has_unit_stride, other_strides, shifted, unconditional_loads
+from hipwright.engine.templates.base import WORDS_ALIGNED
 from hipwright.engine.templates.call_scope import CallScope
 from hipwright.engine.templates.packed import alignment_strides, packed_element
 
@@ -77,7 +78,9 @@ class CallOperands:
 
     def _read(self, e: E, position: str) -> str:
         found = self.loaded.get((e.attr[0], e.attr[1].key))
-        return found or f"{self.pointer(e.attr[0])}[{position}]"
+        if e.attr[2] == BIT_WORD:
+            self.aligned[e.attr[0]] = WORDS_ALIGNED
+        return found or element_text(self.pointer(e.attr[0]), position, e.attr[2])
 
     def load(self, operand: Tensor, index: Place, dtype: str = "") -> str:
         """An operand's element as text, in its compute type or as memory holds `dtype`.

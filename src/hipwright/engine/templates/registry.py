@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hipwright.engine.ir.operators import ATTENTION, RECURRENT_LAYER
+from hipwright.engine.ir.operators import ATTENTION, RECURRENT_LAYER, ROW_RUNS
 from hipwright.engine.lower.values import NotLowered
 from hipwright.engine.templates.attention import split, split_matrix, tiled, tiled_matrix
 from hipwright.engine.templates.conv import adaptive_pool, implicit_gemm, one_by_one, split_conv, stencil_calls
 from hipwright.engine.templates.gemm import contraction, float8_product, grouped, packed_product, products, routed
 from hipwright.engine.templates.offers import KernelCall, Offer
 from hipwright.engine.templates.recurrent import layer
-from hipwright.engine.templates.scatter import scatters, segments
+from hipwright.engine.templates.scatter import runs, scatters, segments
 from hipwright.engine.templates.select import calls
 
 Template = Callable[[KernelCall], Offer | None]
@@ -44,12 +44,14 @@ REGISTERED: tuple[tuple[Template, Sequence[str]], ...] = (
     (calls.sort, ("sort", "argsort", "msort")),
     (segments.embedding_bag, ("embedding_bag",)),
     (segments.embedding, ("embedding",)),
+    (runs.row_runs, (ROW_RUNS,)),
     (scatters.scatter_reduction, _REDUCTIONS),
     (scatters.scatter_last, ("scatter", "index_copy", "index_put")),
     (tiled_matrix.split_attention, ("scaled_dot_product_attention", ATTENTION)),
     (tiled.tiled_attention, ("scaled_dot_product_attention", ATTENTION)),
     (split_matrix.matrix_keys_attention, ("scaled_dot_product_attention", ATTENTION)),
     (split.split_keys_attention, ("scaled_dot_product_attention", ATTENTION)),
+    (split.stored_keys_attention, ("scaled_dot_product_attention", ATTENTION)),
     (layer.persistent, (RECURRENT_LAYER,)),
 )
 """(template, the short names of its operators: `aten.mm.default` is "mm")."""

@@ -274,13 +274,21 @@ class Sweep:
     def declare_stores(self, body: Body, members: Sequence[GroupMember], size: str, columns: bool) -> None:
         """Declares tiles for the members that are stored by vectors."""
         for member in members:
-            access = self.access(member.position, columns)
+            access = self._stored_access(body, member, columns)
             if access is not None:
                 buffer, _ = body.need.stores[member.item.name]
                 name = body.emit.fresh(f"{body.pointers[buffer]}_out")
                 body.emit.used.add(self._store_function(access, columns))
                 body.emit.line(f"Tile<{body.tile_type(member)}, {size}> {name};")
                 self.stores[member.item.name] = (name, offset(body.pointers[buffer], access.start), access)
+
+    def _stored_access(self, body: Body, member: GroupMember, columns: bool) -> VectorAccess | None:
+        """The access of a member that is stored by vectors, also where an index tensor says where its row lies."""
+        access = self.access(member.position, columns)
+        if access is None and member.item.place and not columns and not self.offset:
+            first = self.indexed_row(member.position)
+            return None if first is None else VectorAccess(body.emit.position(first))
+        return access
 
     def store_tiles(self, body: Body, tile: ThreadTile, guard: str) -> None:
         """Emits the stores of the declared tiles."""

@@ -51,12 +51,13 @@ class AttentionProblem:
     kv_lead: list[Ix]
     scores: Tensor | None = None
     softmax: bool = True
+    sinks: Tensor | None = None  # scores that take weight and have no value, as [..., queries, 1]
     hints: dict[str, int] = field(default_factory=dict)
 
     @property
     def decoding(self) -> bool:
         """Whether few queries read many keys, so that memory bounds the work."""
-        return _is_decoding(self.hints["rows"] * self.group, self.hints["keys"])
+        return is_decoding(self.hints["rows"] * self.group, self.hints["keys"])
 
     @property
     def small(self) -> bool:
@@ -84,7 +85,7 @@ class AttentionProblem:
 def is_default(dtype: str, rows: int, keys: int, heads: int, size: int, size_v: int) -> bool:
     """Whether the static rule prefers the templates for attention of these sizes."""
     narrow = dtype == "float32" and size + size_v <= NARROW_HEADS
-    return narrow or _is_decoding(rows, keys) or _operations(heads, rows, keys, size, size_v) <= MAX_OPERATIONS[dtype]
+    return narrow or is_decoding(rows, keys) or _operations(heads, rows, keys, size, size_v) <= MAX_OPERATIONS[dtype]
 
 
 SPLIT_SIZE, SPLIT_MOST_SIZE, SPLIT_USUAL_SIZE = 16, 128, 64
@@ -128,20 +129,24 @@ def _operations(heads: int, rows: int, keys: int, size: int, size_v: int) -> flo
     return 2.0 * heads * rows * keys * (size + size_v)
 
 
-def _is_decoding(rows: int, keys: int) -> bool:
+def is_decoding(rows: int, keys: int) -> bool:
+    """Whether few queries of a key head, `rows`, read many keys."""
     return rows <= DECODING_MAX_ROWS and keys >= DECODING_MIN_KEYS
 
 
-def attention_problem(call: KernelCall, *, weights: bool = False) -> AttentionProblem:
+def attention_problem(call: KernelCall, *, weights: bool = False, sinks: bool = False) -> AttentionProblem:
     """The problem of `scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=, enable_gqa=)` or
-    `hip.attention(q, k, v, scores, softmax)`.
+    `hip.attention(q, k, v, scores, softmax, sinks)`.
 
     Raises NotLowered for what the templates do not write: dropout, doubles, a head size that varies or is over 256,
-    scores without softmax unless `weights`.
+    scores without softmax unless `weights`, sinks unless `sinks`.
     """
     if call.kind == ATTENTION:
         found = _problem(call, 1.0, causal=False, scores=call.args[3])
         found.softmax = bool(call.arg(4, "softmax", True))
+        found.sinks = call.arg(5, "sinks")
+        if found.sinks is not None and not sinks:
+            raise NotLowered("a softmax with sinks")
         if not found.softmax and not weights:
             raise NotLowered("scores that are weights without a softmax")
         return found
@@ -292,6 +297,7 @@ __all__ = [
     "emit_load",
     "emit_score",
     "emit_split_index",
+    "is_decoding",
     "is_default",
     "is_split",
     "is_split_default",

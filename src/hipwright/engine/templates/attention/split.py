@@ -6,7 +6,8 @@ DECODE_KEYS (Flash-Decoding: Dao, Haziza, Massa & Sizov 2023), each read once fo
 
 from __future__ import annotations
 
-from hipwright.engine.ir.index import Ix, ix, product
+from hipwright.engine.ir.expr import weight
+from hipwright.engine.ir.index import ONE, Ix, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.attention.problem import (
@@ -22,8 +23,12 @@ from hipwright.engine.templates.attention.problem import (
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
-from hipwright.engine.templates.offers import KernelCall, Offer, Output
+from hipwright.engine.templates.offers import STORE_ABOVE, KernelCall, Offer, Output, probe
 
+MOST_ROWS = 8
+"""Queries of a block, which share one read of its keys."""
+STORE_ABOVE_READ_ONCE = 160
+"""The weight (ir/expr.py) above which keys or values that one block reads are stored first. A round figure."""
 NAMES = (
     "D DV R W WV VECTORS VECTORS_V KEY_LANES VALUE_LANES LANE_VECTORS LANE_VECTORS_V GROUPS GROUPS_V "
     "THREADS LANE_ROWS CHUNK "
@@ -31,29 +36,50 @@ NAMES = (
     "shared_head head m n d r row own key step loaded v p q out dot row_max safe_max row_sum value wide i "
     "first_row stats_index sum distance weight"
 )
-COMBINE_NAMES = "i chunks z row_max row_sum sum c weight safe_max row d i0 i1 i2 i3 i4 i5 head m r"
+COMBINE_NAMES = "sink i chunks z row_max row_sum sum c weight safe_max row d i0 i1 i2 i3 i4 i5 head m r"
 
 
 def split_keys_attention(call: KernelCall) -> Offer | None:
     """The offer "split": for few queries, any number of keys."""
-    f = attention_problem(call)
-    mask = call.arg(3, "attn_mask")
-    operands = [*call.args[:3], *([mask] if isinstance(mask, Tensor) else [])]
+    f = attention_problem(call, sinks=True)
     if f.hints["rows"] * f.group > 4 * DECODING_MAX_ROWS:
         return None
-    return Offer(
-        "split", write, operands, [Output([*f.lead, f.queries, call.args[2].shape[-1]])], default=f.decoding, data=f
-    )
+    return _offer(call, f, "split", STORE_ABOVE_READ_ONCE if _read_once(f) else STORE_ABOVE, default=f.decoding)
+
+
+def stored_keys_attention(call: KernelCall) -> Offer | None:
+    """The offer "split_stored": keys and values are stored first that "split" computes where it reads them."""
+    f = attention_problem(call, sinks=True)
+    weights = [weight([probe(call.c, t)]) for t in call.args[1:3]]
+    if f.hints["rows"] * f.group > 4 * DECODING_MAX_ROWS or not _read_once(f):
+        return None
+    if not any(STORE_ABOVE < one <= STORE_ABOVE_READ_ONCE for one in weights):
+        return None
+    return _offer(call, f, "split_stored", STORE_ABOVE, default=False)
+
+
+def _read_once(f: AttentionProblem) -> bool:
+    """Whether each key is read by one block: all its queries share the read."""
+    return f.hints["rows"] * f.group <= MOST_ROWS
+
+
+def _offer(call: KernelCall, f: AttentionProblem, name: str, above: int, *, default: bool) -> Offer:
+    mask = call.arg(3, "attn_mask")
+    masks = [mask] if isinstance(mask, Tensor) else []
+    sinks = [f.sinks] if f.sinks is not None else []
+    outputs = [Output([*f.lead, f.queries, call.args[2].shape[-1]])]
+    limits = [STORE_ABOVE, above, above, *(STORE_ABOVE for _ in (*masks, *sinks))]
+    return Offer(name, write, [*call.args[:3], *masks, *sinks], outputs, default=default, store_above=limits, data=f)
 
 
 def write(body: CallBody) -> list[EmittedKernel]:
     """One kernel for the chunks, one to combine them."""
     f: AttentionProblem = body.data
-    q, k, v, mask = (*body.operands, None)[:4]
-    assert q is not None
-    assert k is not None
-    assert v is not None
-    rows = min(8, 1 << (f.hints["rows"] * f.group - 1).bit_length())
+    operands = list(body.operands)
+    sinks = operands.pop() if f.sinks is not None else None
+    q, k, v, mask = (*operands, None)[:4]
+    assert q is not None and k is not None and v is not None
+    rows = min(MOST_ROWS, 1 << (f.hints["rows"] * f.group - 1).bit_length())
     block = body.knob("DECODE_BLOCK", 256, (128, 256), "threads that share a chunk of the keys")
     row_knob = body.knob("DECODE_ROWS", rows, (1, 2, 4, 8), "queries that share one read of the keys")
     chunk = body.knob("DECODE_KEYS", default_chunk(f), (64, 128, 256, 512, 1024), "keys of a chunk")
@@ -62,7 +88,7 @@ def write(body: CallBody) -> list[EmittedKernel]:
     partials = body.temporary("partials", [*space, chunks, ix(f.size_v)], "float32")
     stats = body.temporary("stats", [*space, chunks, ix(2)], "float32")
     first = _chunk_kernel(body, f, (q, k, v, mask), (partials, stats), (block, row_knob, chunk))
-    return [first, combine_kernel(body, f, (partials, stats), chunk)]
+    return [first, combine_kernel(body, f, (partials, stats), chunk, sinks)]
 
 
 def chunk_bound(f: AttentionProblem) -> Ix:
@@ -280,8 +306,10 @@ def _add_groups(kernel: CallKernel, f: AttentionProblem, partials: str) -> None:
     kernel.close()
 
 
-def combine_kernel(body: CallBody, f: AttentionProblem, made: tuple[str, str], chunk: str) -> EmittedKernel:
-    """One thread an output element adds the chunks, weighted by their sums."""
+def combine_kernel(
+    body: CallBody, f: AttentionProblem, made: tuple[str, str], chunk: str, sinks: Tensor | None = None
+) -> EmittedKernel:
+    """One thread an output element adds the chunks, weighted by their sums; a sink is a key without a value."""
     partials, stats = made
     kernel = body.kernel("combine", COMBINE_NAMES)
     names = [f"i{n}" for n in range(len(f.lead))]
@@ -290,11 +318,17 @@ def combine_kernel(body: CallBody, f: AttentionProblem, made: tuple[str, str], c
     kernel.line(f"if (i >= {kernel.size(product([*f.kv_lead, rows]))} * {f.size_v}) return;")
     kernel.line(f"const {kernel.kind} d = i % {f.size_v}, row = i / {f.size_v}, head = row / {kernel.size(rows)};")
     kernel.line(f"const {kernel.kind} chunks = ({kernel.size(f.keys)} + {chunk} - 1) / {chunk};")
+    kernel.line(f"const {kernel.kind} r = row % {kernel.size(rows)}, m = r % {kernel.size(f.queries)};")
+    emit_split_index(kernel, "head", f.kv_lead, [*names[:-1], "z"])
+    query_head = f"z * {f.group} + r / {kernel.size(f.queries)}" if f.group > 1 else "z"
+    kernel.line(f"const {kernel.kind} {names[-1]} = {query_head};")
+    sink = "-INFINITY" if sinks is None else _sink(kernel, sinks, names)
     p, s = kernel.pointer(partials), kernel.pointer(stats)
     for text in (
-        "float row_max = -INFINITY, row_sum = 0.0f, sum = 0.0f;",
+        f"float row_max = {sink}, row_sum = 0.0f, sum = 0.0f;",
         f"for (int c = 0; c < chunks; ++c) row_max = fmaxf(row_max, {s}[2 * (row * chunks + c)]);",
         "const float safe_max = row_max == -INFINITY ? 0.0f : row_max;",
+        *([f"row_sum = {f.power('sink - safe_max')};"] if sinks is not None else []),
         "for (int c = 0; c < chunks; ++c) {",
         f"    const float weight = {f.power(f'{s}[2 * (row * chunks + c)] - safe_max')};",
         f"    row_sum += weight * {s}[2 * (row * chunks + c) + 1];",
@@ -302,10 +336,14 @@ def combine_kernel(body: CallBody, f: AttentionProblem, made: tuple[str, str], c
         "}",
     ):
         kernel.line(text)
-    kernel.line(f"const {kernel.kind} r = row % {kernel.size(rows)}, m = r % {kernel.size(f.queries)};")
-    emit_split_index(kernel, "head", f.kv_lead, [*names[:-1], "z"])
-    query_head = f"z * {f.group} + r / {kernel.size(f.queries)}" if f.group > 1 else "z"
-    kernel.line(f"const {kernel.kind} {names[-1]} = {query_head};")
     kernel.epilogue(f"(row_sum == 0.0f ? {f.empty(kernel)} : sum / row_sum)", [*names, "m", "d"])
     grid = f"cdiv({to_python(product([*f.kv_lead, rows]) * f.size_v)}, 256)"
     return kernel.finish(grid, "256", "256", "combines the chunks, weighted by their sums")
+
+
+def _sink(kernel: CallKernel, sinks: Tensor, names: list[str]) -> str:
+    """Declares the sink of a query; returns its name."""
+    index = [*names, "m", "0"][len(names) + 2 - sinks.rank :]
+    place = [0 if size == ONE or i == "0" else i for i, size in zip(index, sinks.shape, strict=True)]
+    kernel.line(f"const float sink = {kernel.load(sinks, place)};")
+    return "sink"

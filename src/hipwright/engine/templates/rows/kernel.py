@@ -60,7 +60,7 @@ class RowKernel(RowState):
         kernel.static_bounds = self.layout.static_bounds
         if self.peeled:
             kernel.unaligned_rows = True
-            kernel.aligned = {b: VECTOR_LENGTH.get(body.need.dtypes[b], 4) for b in self.vector_buffers}
+            kernel.aligned |= {b: VECTOR_LENGTH.get(body.need.dtypes[b], 4) for b in self.vector_buffers}
         if self.blocks:
             self.blocks.finish(kernel, self._tiles(), to_python(product(group.space)), self._full_blocks())
         return kernel
@@ -121,6 +121,8 @@ class RowKernel(RowState):
             reductions = [m.item for m in self.group.members if m.role == "red"]
             floats = all(i.reduction in FLOAT_STATES and COMPUTE[i.dtype] == "float" for i in reductions)
             self.blocks.open(waits=self.last_level > 0, floats=floats)
+        if not self.columns:
+            self._load_places()
         if layout.prefetch and not self.blocks and not self.columns:
             self._prefetch(ROW)
         if self.last_level > 0 and not self.columns:

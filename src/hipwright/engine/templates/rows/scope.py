@@ -12,7 +12,7 @@ from hipwright.engine.emit.builder import cname
 from hipwright.engine.emit.statements import literal
 from hipwright.engine.fuse.groups import GroupMember
 from hipwright.engine.ir.expr import E, walk
-from hipwright.engine.ir.index import Ix, Var, ix, product
+from hipwright.engine.ir.index import Ind, Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.ir.shapes import flatten
 from hipwright.engine.templates.access import unconditional_loads
@@ -228,6 +228,13 @@ class RowScope:
             for condition, load in self._guarded_loads([member.value], 0):
                 if self._known_early(condition) and self._known_early(load):
                     self._bind_guarded(condition, load)
+
+    def _load_places(self) -> None:
+        """Loads where the row is stored before its reductions, so that its stores do not wait for that."""
+        for member in (m for m in self.body.stored if m.item.place):
+            for atom in sorted(member.position.atoms(), key=lambda a: a.key):
+                if isinstance(atom, Ind) and self._known_early(atom.value):
+                    self.emit.bind(atom.value)
 
     def _known_early(self, e: E) -> bool:
         """Whether e is the same for the whole row and does not depend on its reductions."""
