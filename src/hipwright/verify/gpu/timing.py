@@ -71,8 +71,13 @@ class SubjectTimer:
         return self._rotation.latency(calls)
 
     def poison(self, byte: int) -> None:
-        """Fills the outputs' memory, and keeps every slot's outputs from now on."""
+        """Fills the outputs' memory, keeps every slot's outputs from now on, and calls slot 0 next.
+
+        Graphs of single slots share memory: what an earlier slot's graph freed may hold a later slot's outputs, so that
+        these are right only until the earlier slot is called again.
+        """
         self._rotation.keep = True
+        self._rotation.restart()
         given = {address(t) for t in tensors_of([list(self._slots), self.subject.params, self.subject.buffers])}
         for outputs in self._rotation.outputs:
             for tensor in tensors_of(outputs):
