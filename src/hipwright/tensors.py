@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -188,10 +188,16 @@ def _gather(tree: Tree, found: list[HostTensor]) -> None:
             _gather(item, found)
 
 
+def refilled(value: Any, items: Iterable[Any]) -> Any:
+    """A tuple or list of a value's own class with other items; a named tuple's class takes them one by one."""
+    kind = type(value)
+    return kind._make(items) if hasattr(kind, "_make") else kind(items)
+
+
 def map_tensors(tree: Tree, fn: Any) -> Tree:
     """The same nesting with fn applied to each HostTensor."""
     if isinstance(tree, (tuple, list)):
-        return type(tree)(map_tensors(item, fn) for item in tree)
+        return refilled(tree, (map_tensors(item, fn) for item in tree))
     if isinstance(tree, dict):
         return {key: map_tensors(item, fn) for key, item in tree.items()}
     return fn(tree) if isinstance(tree, HostTensor) else tree

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hipwright.tensors import BITS, HostTensor, Tree
+from hipwright.tensors import BITS, HostTensor, Tree, refilled
 
 DTYPES = {name: getattr(torch, name) for name in BITS}
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
@@ -47,7 +47,7 @@ def from_torch(tensor: torch.Tensor, seen: dict[int, Any] | None = None) -> Host
 def tree_to_torch(tree: Tree) -> Any:
     """The same nesting with torch tensors; tensors that shared a storage share it again."""
     if isinstance(tree, (tuple, list)):
-        return type(tree)(tree_to_torch(item) for item in tree)
+        return refilled(tree, map(tree_to_torch, tree))
     if isinstance(tree, dict):
         return {key: tree_to_torch(item) for key, item in tree.items()}
     return to_torch(tree) if isinstance(tree, HostTensor) else tree
@@ -76,7 +76,7 @@ def with_copies(value: Any, paths: Collection[str], path: str = "inputs") -> Any
             return value
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device).copy_(value)
     if isinstance(value, (tuple, list)):
-        return type(value)(with_copies(item, paths, f"{path}[{index}]") for index, item in enumerate(value))
+        return refilled(value, (with_copies(item, paths, f"{path}[{index}]") for index, item in enumerate(value)))
     if isinstance(value, dict):
         return {key: with_copies(item, paths, f"{path}[{str(key)!r}]") for key, item in value.items()}
     return value
@@ -85,7 +85,7 @@ def with_copies(value: Any, paths: Collection[str], path: str = "inputs") -> Any
 def map_torch(value: Any, fn: Callable[[torch.Tensor], Any]) -> Any:
     """The same nesting with fn applied to each tensor."""
     if isinstance(value, (tuple, list)):
-        return type(value)(map_torch(item, fn) for item in value)
+        return refilled(value, (map_torch(item, fn) for item in value))
     if isinstance(value, dict):
         return {key: map_torch(item, fn) for key, item in value.items()}
     return fn(value) if isinstance(value, torch.Tensor) else value

@@ -15,7 +15,7 @@ from hipwright.program.lower.closures import lower
 from hipwright.program.lower.table import StateTable, to_device
 from hipwright.program.lower.trace import NoopLauncher
 from hipwright.program.parsed import Parsed
-from hipwright.tensors import Tree
+from hipwright.tensors import Tree, refilled
 
 _SCHEMA = {bool: "bool", int: "SymInt", float: "float", str: "str"}
 
@@ -163,7 +163,7 @@ def _like(value: Any) -> Any:
         return torch.empty(value.shape, dtype=value.dtype, device="meta")
     if isinstance(value, dict):
         return {key: _like(item) for key, item in value.items()}
-    return type(value)(map(_like, value)) if isinstance(value, (tuple, list)) else value
+    return refilled(value, map(_like, value)) if isinstance(value, (tuple, list)) else value
 
 
 def accesses(value: Any, text: str) -> Iterator[tuple[str, Any]]:

@@ -13,7 +13,7 @@ import torch
 
 from hipwright.program.language import did_you_mean
 from hipwright.records import TensorSpec
-from hipwright.tensors import HostTensor, Tree
+from hipwright.tensors import HostTensor, Tree, refilled
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def to_device(tree: Tree, device: str) -> Any:
     Shared storages stay shared.
     """
     if isinstance(tree, (tuple, list)):
-        return type(tree)(to_device(item, device) for item in tree)
+        return refilled(tree, (to_device(item, device) for item in tree))
     if isinstance(tree, dict):
         return {key: to_device(item, device) for key, item in tree.items()}
     if isinstance(tree, TensorSpec):

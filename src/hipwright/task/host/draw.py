@@ -18,6 +18,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from hipwright.task.sizes import Shapes
+from hipwright.tensors import refilled
 
 
 class Resized(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
@@ -71,9 +72,7 @@ def resize_all(inputs: Sequence[Any], other: Sequence[Any], shapes: Shapes) -> l
         if isinstance(value, torch.Tensor):
             return resize(value, next(fresh), next(leaves))
         if isinstance(value, (tuple, list)):
-            return (
-                type(value)(walk(item) for item in value) if type(value) in (tuple, list) else tuple(map(walk, value))
-            )
+            return refilled(value, map(walk, value))
         return {key: walk(item) for key, item in value.items()} if isinstance(value, dict) else value
 
     return [walk(value) for value in inputs]
