@@ -201,6 +201,13 @@ def test_a_draw_that_nothing_reads_is_named(made: Machine) -> None:
         judged(made, source)
 
 
+def test_a_draw_that_no_result_depends_on_is_left_out(made: Machine) -> None:
+    """As for LayerDrop in evaluation: the number is drawn, and not looked at."""
+    source = task("", "torch.rand([])\n        return torch.tanh(x) * 2", ROWS)
+    found = judged(made, source)
+    assert found.passed and found.coverage == 1.0, found.message
+
+
 def test_an_unused_result_that_draws_nothing_is_no_matter(made: Machine) -> None:
     """Attention has an argument for dropout, and draws where it is not 0."""
     unused = "F.scaled_dot_product_attention(x[None], x[None], x[None])\n        "

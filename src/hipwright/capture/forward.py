@@ -167,17 +167,22 @@ def _export(model: torch.nn.Module, args: tuple[Any, ...], free: int | Varying |
 
 
 def _no_unused_draws(exported: ExportedProgram) -> None:
-    """Raises TaskError for a draw that nothing reads: it moves the generator, and the next steps would remove it."""
-    for node in exported.graph.nodes:
-        if node.op != "call_function" or node.users:
-            continue
-        args = tuple(arg if isinstance(arg, (bool, int, float)) else None for arg in node.args)
-        kwargs = {key: arg for key, arg in node.kwargs.items() if isinstance(arg, (bool, int, float))}
-        if draws_numbers(Node(name=node.name, op=str(node.target), args=args, kwargs=kwargs, outs=())):
-            raise TaskError(
-                f"cannot capture: {at_node(node) or node.name} draws random numbers that nothing reads",
-                hint="remove the statement, or use what it draws",
-            )
+    """Raises TaskError for a draw that nothing reads beside one that is read: it moves the generator, and the next
+    steps would remove it. Where none is read (a draw for LayerDrop, in evaluation) no result depends on the generator.
+    """
+    draws = [node for node in exported.graph.nodes if node.op == "call_function" and _draws(node)]
+    unread = [node for node in draws if not node.users]
+    if 0 < len(unread) < len(draws):
+        raise TaskError(
+            f"cannot capture: {at_node(unread[0]) or unread[0].name} draws random numbers that nothing reads",
+            hint="remove the statement, or use what it draws",
+        )
+
+
+def _draws(node: torch.fx.Node) -> bool:
+    args = tuple(arg if isinstance(arg, (bool, int, float)) else None for arg in node.args)
+    kwargs = {key: arg for key, arg in node.kwargs.items() if isinstance(arg, (bool, int, float))}
+    return draws_numbers(Node(name=node.name, op=str(node.target), args=args, kwargs=kwargs, outs=()))
 
 
 def _ranks(exported: ExportedProgram) -> dict[str, list[int]]:
