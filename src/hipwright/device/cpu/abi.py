@@ -31,6 +31,10 @@ COUNTS = (
 LDS, STACK, MODULE = -2, -3, -4  # values of LaunchRecord.region that are no buffer
 
 
+READ_ONLY, READ_ALONE = 1, 2
+"""Values of `BufferRegion.read_only`: a write is `input_mutated`, or comes from the pointer of another argument."""
+
+
 class BufferRegion(ctypes.Structure):
     """One buffer of the launch."""
 

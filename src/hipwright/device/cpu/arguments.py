@@ -73,11 +73,21 @@ def distinct(buffers: Sequence[BufferArgument]) -> list[BufferArgument]:
     return list({buffer.region.start: buffer for buffer in reversed(buffers)}.values())[::-1]
 
 
-def region_table(buffers: Sequence[BufferArgument], read_only: Set[int]) -> ctypes.Array[abi.BufferRegion]:
-    """The regions of the distinct buffers, as the runtime reads them. read_only: first bytes of regions."""
+def region_table(
+    buffers: Sequence[BufferArgument], read_only: Set[int], read_alone: Sequence[int] = ()
+) -> ctypes.Array[abi.BufferRegion]:
+    """The regions of the distinct buffers, as the runtime reads them. read_only: first bytes of regions that stay as
+    they are; read_alone: parameters through which the kernel writes nothing, by its text.
+    """
+    written = {b.region.start for b in buffers if b.index not in read_alone}
     rows = [
         abi.BufferRegion(
-            b.region.start, b.region.size, min(b.tensor.dtype.itemsize, 8), b.index, 0, b.region.start in read_only
+            b.region.start,
+            b.region.size,
+            min(b.tensor.dtype.itemsize, 8),
+            b.index,
+            0,
+            abi.READ_ONLY if b.region.start in read_only else 0 if b.region.start in written else abi.READ_ALONE,
         )
         for b in distinct(buffers)
     ]

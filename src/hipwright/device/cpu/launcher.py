@@ -67,7 +67,7 @@ class CpuLauncher(GuardedLauncher):
         buffers = guarded_buffers(kernel, params, args, self._memory, self._poison)
         slots = pack_slots(kernel, params, args, buffers)
         launch = self._record(kernel, known, grid, block, lds_bytes, slots)
-        regions = region_table(buffers, self._read_only)
+        regions = region_table(buffers, self._read_only, known.get("read_alone", ()))
         launch.regions, launch.region_count = ctypes.addressof(regions), len(distinct(buffers))
         self._write_crash_page(kernel, grid, block, running=True)
         held = [] if self.checked else [b.region for b in distinct(buffers) if b.region.start in self._read_only]

@@ -23,6 +23,7 @@ from hipwright.toolchain.cpu.compiler import SOURCE, CompilationTimeout, back, f
 from hipwright.toolchain.cpu.ir import NAME, IrFunction, IrModule, SourceLines, Unreadable, take_type
 from hipwright.toolchain.cpu.sides import DEFINES, Side
 from hipwright.toolchain.cpu.sites import Sites
+from hipwright.toolchain.cpu.written import read_alone
 
 _LDS = re.compile(r'section "hw_lds"')
 _REFERENCE = re.compile(rf"@({NAME})")
@@ -95,6 +96,8 @@ def _lower(module: IrModule, wave: int, checked: bool) -> tuple[tuple[KernelReso
         params = kernel.params()
         entries.append(_entry(kernel.name, params))
         meta["kernels"][kernel.name] = {"lds": resource.lds_bytes, "params": [kind for kind, _ in params]}
+        if checked:
+            meta["kernels"][kernel.name]["read_alone"] = read_alone(module.functions, kernel)
     if checked:
         for function in module.functions:
             cpu_check.instrument(module, function, lines)

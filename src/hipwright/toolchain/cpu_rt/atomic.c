@@ -7,7 +7,7 @@ enum { FLOAT_ATOMIC = 1, SPIN = 512 };
 HW_HIDDEN uint64_t hw_w_atomic(uint32_t site, const volatile void *p, uint32_t size, uint32_t access, uint32_t flags) {
     hw.busy = 1;
     if (++hw.atomics_here > SPIN) {
-        hw.thread->state = ST_READY;
+        make_ready(hw.thread);
         hw_suspend(hw.thread);
         hw.busy = 1;
     } else if (hw.preemptions) {

@@ -12,17 +12,22 @@ enum { GLOBAL = -4, LDS_GRANULE = 4 };
 static const uint64_t SHADOW_BYTES = 2ull << 30, REGION_SHADOWED = 64ull << 20;
 static char *hw_shadow;
 static uint64_t hw_shadow_room;
+static uint32_t hw_wave_shift; // a wave has 32 or 64 lanes
 static uint32_t hw_contended; // the last access was to what another thread has used in this launch
 static hw_region hw_own[3]; // static LDS, dynamic LDS, module variables
-static hw_region *hw_recent;
+#define INLINE inline __attribute__((always_inline))
+enum { RECENT = 64 };
+static hw_region *hw_recent[RECENT]; // where accesses of a line went: lines alternate, and few of them change their buffer
 extern char __start_hw_data[] __attribute__((weak, visibility("hidden")));
 extern char __stop_hw_data[] __attribute__((weak, visibility("hidden")));
 extern char __start_hw_const[] __attribute__((weak, visibility("hidden")));
 extern char __stop_hw_const[] __attribute__((weak, visibility("hidden")));
 
-// Offsets into the shadow, plus one, until its address is known. Huge regions have no race detection.
+// Offsets into the shadow, plus one, until its address is known. Huge regions have no race detection; what the launch
+// does not write needs none, as a write is refused.
 static uint64_t give_shadow(hw_region *r, uint64_t used) {
     r->shadow = 0;
+    if (r->read_only) return used;
     uint64_t cells = r->size / r->granule + 2, bytes = cells * sizeof(hw_cell);
     if (r->size > REGION_SHADOWED || used + bytes > SHADOW_BYTES) {
         hw.launch->counts[COUNT_UNCHECKED]++;
@@ -45,10 +50,11 @@ static void hw_check_begin(void) {
     hw_launch *l = hw.launch;
     if (!l->checked) return;
     sync_launch();
+    hw_wave_shift = __builtin_ctz(l->wave);
     hw_own[0] = (hw_region){(uint64_t)__start_hw_lds, static_lds(), LDS_GRANULE, -2, 0, 0};
     hw_own[1] = (hw_region){(uint64_t)hw_dyn_lds, l->lds_dynamic, LDS_GRANULE, -2, 0, 0};
     hw_own[2] = (hw_region){(uint64_t)__start_hw_data, __stop_hw_data - __start_hw_data, LDS_GRANULE, GLOBAL, 0, 0};
-    hw_recent = &hw_own[0];
+    for (int i = 0; i < RECENT; i++) hw_recent[i] = &hw_own[0];
     uint64_t used = 0;
     for (uint32_t i = 0; i < l->region_count + 3; i++) used = give_shadow(region_at(i), used);
     if (!hw_shadow || used > hw_shadow_room) {
@@ -65,15 +71,21 @@ static int both_atomic(const hw_record *a, const hw_record *b) {
     return a->block == b->block || (a->atomic > SCOPE_DEVICE && b->atomic > SCOPE_DEVICE);
 }
 
-static int ordered(const hw_record *r) {
-    const hw_block *b = hw.block;
-    const hw_thread *t = hw.thread;
-    if (!r->used || r->time < hw.launch_time) return 1;
-    if (r->block != (uint32_t)b->linear) return ordered_by_atomics(r->block, r->thread, r->time);
-    if (r->thread == t->linear || r->time < b->epoch_time) return 1;
-    if (r->thread / hw.launch->wave == t->wave && r->time < t->wave_time) return 1;
-    return ordered_by_atomics(r->block, r->thread, r->time);
+// Whether what r records is ordered before mine, as far as barriers show it. By value and inline, as all that runs for
+// every access: a record in registers is written at once.
+static INLINE int settled(const hw_record *r, hw_record mine) {
+    return r->time < hw.launch_time ||
+           (r->block == mine.block && (r->thread == mine.thread || r->time < hw.block->epoch_time));
 }
+
+// The same by a wave operation, or by atomics.
+static INLINE int ordered_otherwise(const hw_record *r, hw_record mine) {
+    const hw_thread *t = hw.thread;
+    if (r->block == mine.block && r->thread >> hw_wave_shift == t->wave && r->time < t->wave_time) return 1;
+    return hw_object_count || hw_sync_unknown ? ordered_by_atomics(r->block, r->thread, r->time) : 0;
+}
+
+static INLINE int ordered(const hw_record *r, hw_record mine) { return settled(r, mine) || ordered_otherwise(r, mine); }
 
 // ---- bounds and races
 
@@ -110,54 +122,59 @@ static __attribute__((noreturn, noinline)) void race(const hw_region *r, const h
 static __attribute__((noreturn, noinline)) void refuse(const hw_region *r, uint64_t address, uint64_t size, uint32_t access,
                                                        uint32_t line) {
     tell_access(r, address, (uint32_t)size, access, line);
-    if (access & HW_WRITE && r->read_only) hw_stop(HW_READ_ONLY, READ_ONLY);
+    if (access & HW_WRITE && r->read_only == INPUT) hw_stop(HW_READ_ONLY, READ_ONLY);
+    if (access & HW_WRITE && r->read_only) hw_stop(HW_OUT_OF_BOUNDS, "a write through the pointer of another argument");
     hw_stop(HW_MISALIGNED, "misaligned access");
 }
 
-static hw_region *find(uint64_t address, uint64_t size) {
-    hw_launch *l = hw.launch;
-    hw_region *r = hw_recent;
-    if (address - r->start < r->size && address - r->start + size <= r->size) return r;
-    for (uint32_t i = 0; i < l->region_count + 3; i++) {
-        r = region_at(i);
-        if (address - r->start < r->size && address - r->start + size <= r->size) return hw_recent = r;
-    }
+static inline int inside(const hw_region *r, uint64_t address, uint64_t size) {
+    return address - r->start < r->size && address - r->start + size <= r->size;
+}
+
+static __attribute__((noinline)) hw_region *find(uint64_t address, uint64_t size) {
+    for (uint32_t i = 0; i < hw.launch->region_count + 3; i++)
+        if (inside(region_at(i), address, size)) return region_at(i);
     return NULL;
 }
 
 // Whether this side, or its block before a barrier, has read atomically what r wrote atomically: r then comes before
 // its next access to the same element, whatever the order of the atomics.
-static int seen(const hw_cell *c, const hw_record *r) {
+static INLINE int seen(const hw_cell *c, const hw_record *r, hw_record mine) {
     for (int i = 0; r->atomic && i < 2; i++) {
         const hw_record *q = &c->read[i];
-        if (q->used && q->atomic && q->time >= r->time && q->block == (uint32_t)hw.block->linear && ordered(q)) return 1;
+        if (q->used && q->atomic && q->time >= r->time && q->block == mine.block && ordered(q, mine)) return 1;
     }
     return 0;
 }
 
-static int of_another(const hw_record *r, const hw_record *mine, int lds) {
-    if (!r->used || r->time < hw.launch_time) return 0;
-    return r->block == mine->block ? r->thread != mine->thread : !lds;
+static INLINE int of_another(const hw_record *r, hw_record mine, int lds) {
+    if (r->time < hw.launch_time) return 0;
+    return r->block == mine.block ? r->thread != mine.thread : !lds;
 }
 
-static void track(const hw_region *r, hw_cell *c, hw_record mine, int write, uint64_t address, uint32_t size, uint32_t access) {
-    hw_record *w = &c->write;
-    int lds = r->argument == -2; // another block's LDS is other memory
-    hw_contended |= of_another(w, &mine, lds) | of_another(&c->read[0], &mine, lds) | of_another(&c->read[1], &mine, lds);
-    if ((w->mask & mine.mask) && !both_atomic(w, &mine) && !(lds && w->block != mine.block) && !ordered(w) && !seen(c, w))
-        race(r, w, HW_WRITE, address, size, access, mine.line);
+// Whether r and mine are a race where one of them writes. Another block's LDS is other memory.
+static INLINE int conflicts(const hw_record *r, hw_record mine, int lds) {
+    return !settled(r, mine) && (r->mask & mine.mask) && !both_atomic(r, &mine) && !(lds && r->block != mine.block) &&
+           !ordered_otherwise(r, mine);
+}
+
+static INLINE void track(const hw_region *r, hw_cell *c, hw_record mine, int write, int lds, uint64_t address,
+                         uint32_t size, uint32_t access) {
+    const hw_record *w = &c->write, *first = &c->read[0];
+    if (hw.preemptions)
+        hw_contended |= of_another(w, mine, lds) | of_another(first, mine, lds) | of_another(&c->read[1], mine, lds);
+    if (conflicts(w, mine, lds) && !seen(c, w, mine)) race(r, w, HW_WRITE, address, size, access, mine.line);
     if (!write) {
-        hw_record *slot = &c->read[c->read[0].thread != mine.thread && !ordered(&c->read[0])];
-        *slot = mine;
+        int apart = first->thread != mine.thread && !settled(first, mine) && !(lds && first->block != mine.block);
+        c->read[apart && !ordered_otherwise(first, mine)] = mine;
         return;
     }
     for (int i = 0; i < 2; i++) {
         hw_record *q = &c->read[i];
-        if ((q->mask & mine.mask) && !both_atomic(q, &mine) && !(lds && q->block != mine.block) && !ordered(q))
-            race(r, q, HW_READ, address, size, access, mine.line);
+        if (conflicts(q, mine, lds)) race(r, q, HW_READ, address, size, access, mine.line);
         q->mask = 0;
     }
-    *w = mine;
+    c->write = mine;
 }
 
 static void hw_access(uint64_t address, uint64_t size, uint32_t access, uint32_t line) {
@@ -167,25 +184,31 @@ static void hw_access(uint64_t address, uint64_t size, uint32_t access, uint32_t
         if (address + size <= (uint64_t)f->stack + HW_STACK) return;
         out_of_bounds(address, size, access, line);
     }
-    hw_region *r = find(address, size);
+    hw_region *r = hw_recent[line % RECENT];
     int write = access & HW_WRITE;
-    if (!r) {
-        if (!write && address >= (uint64_t)__start_hw_const && address + size <= (uint64_t)__stop_hw_const) return;
-        out_of_bounds(address, size, access, line);
+    if (!inside(r, address, size)) {
+        r = find(address, size);
+        if (!r) {
+            if (!write && address >= (uint64_t)__start_hw_const && address + size <= (uint64_t)__stop_hw_const) return;
+            out_of_bounds(address, size, access, line);
+        }
+        hw_recent[line % RECENT] = r;
     }
     if ((write && r->read_only) || address & ((1ull << (access >> HW_ALIGN)) - 1)) refuse(r, address, size, access, line);
-    hw.launch->counts[r->argument == -2 ? COUNT_LDS : write ? COUNT_WRITE : COUNT_READ] += size;
+    int lds = r->argument == -2;
+    hw.launch->counts[lds ? COUNT_LDS : write ? COUNT_WRITE : COUNT_READ] += size;
     uint32_t now = hw.now;
-    if (access & HW_ATOMIC) sync_atomic(address, r->argument == -2, access);
+    if (access & HW_ATOMIC) sync_atomic(address, lds, access);
     if (!r->shadow) return;
-    uint32_t g = r->granule;
-    uint64_t from = address - r->start, end = from + size;
+    uint64_t g = r->granule, from = address - r->start, end = from + size;
+    int shift = __builtin_ctzll(g); // a power of two: the sizes of elements, at most 8
     uint8_t atomic = access & HW_ATOMIC ? 1 + (access >> HW_SCOPE & 3) : 0;
     hw_record mine = {now, (uint32_t)hw.block->linear, (uint16_t)hw.thread->linear, (uint16_t)line, 0, atomic, 1, 0};
-    for (uint64_t cell = from / g; cell * g < end; cell++) {
-        uint64_t lo = from > cell * g ? from - cell * g : 0, hi = end < cell * g + g ? end - cell * g : g;
+    hw_cell *c = (hw_cell *)r->shadow + (from >> shift);
+    for (uint64_t at = from & -g; at < end; at += g, c++) {
+        uint64_t lo = from > at ? from - at : 0, hi = end < at + g ? end - at : g;
         mine.mask = (uint8_t)((1u << hi) - (1u << lo));
-        track(r, (hw_cell *)r->shadow + cell, mine, write, address, (uint32_t)size, access);
+        track(r, c, mine, write, lds, address, (uint32_t)size, access);
     }
 }
 

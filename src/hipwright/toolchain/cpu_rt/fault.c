@@ -40,7 +40,7 @@ static void on_fault(int number, siginfo_t *info, void *context) {
         hw_stop(HW_LAUNCH_ERROR, "stack overflow: the thread's local arrays need more than 128 KiB");
     }
     if (number == SIGFPE) hw_stop(HW_LAUNCH_ERROR, "integer division by zero or overflow");
-    if (number == SIGSEGV && l->region >= 0 && l->regions[l->region].read_only &&
+    if (number == SIGSEGV && l->region >= 0 && l->regions[l->region].read_only == INPUT &&
         address - l->regions[l->region].start < l->regions[l->region].size) {
         l->at.access = HW_WRITE;
         hw_stop(HW_READ_ONLY, READ_ONLY);

@@ -13,6 +13,7 @@ enum { HW_OK, HW_OUT_OF_BOUNDS, HW_LAUNCH_ERROR, HW_TIMEOUT, HW_RACE, HW_READ_ON
 // An access: its kind, of an atomic also whether it reads and writes at once, order (__ATOMIC_*) and scope, and the
 // alignment that its instruction promises, as a power of two.
 enum { HW_READ = 0, HW_WRITE = 1, HW_ATOMIC = 2, HW_KIND = 3, HW_RMW = 4, HW_ORDER = 4, HW_SCOPE = 8, HW_ALIGN = 12 };
+enum { INPUT = 1, READ_ALONE = 2 };
 enum { SCOPE_WAVE, SCOPE_BLOCK, SCOPE_DEVICE };
 enum { ST_NEW, ST_READY, ST_RUN, ST_WAVE, ST_BARRIER, ST_DONE };
 enum { OP_PERM, OP_BALLOT, OP_FIRST, OP_PUSH, OP_SYNC, OP_MFMA };
@@ -31,7 +32,7 @@ typedef struct { // one buffer of the launch, as device/cpu/arguments.py passes 
     uint32_t granule; // bytes of one element: a race is tracked per element, byte-exact within it
     int32_t argument;
     uint64_t shadow; // set by the runtime
-    uint64_t read_only;
+    uint64_t read_only; // READ_ALONE: by its text the kernel writes nothing through the arguments that point here
 } hw_region;
 
 typedef struct { uint32_t block[3], thread[3], access, line; } hw_party;
@@ -58,21 +59,26 @@ typedef struct hw_fiber {
     uint32_t number;
 } hw_fiber;
 
-typedef struct hw_thread {
+typedef struct hw_thread { // what every switch touches is one line of the cache
     void *sp;
-    uint64_t a, b, other, result; // operands and result of the wave operation it waits in
     void *data;
     const hw_site *site;
     hw_fiber *fiber;
+    struct hw_wave *home;
     uint32_t index[3], linear, wave_time;
-    uint8_t state, op, lane, wave;
+    uint8_t state, op, lane, wave; // state: of a lane that does not run and is not among the wave's ready ones
     uint32_t iterations[HW_LOOPS];
-} hw_thread;
+} __attribute__((aligned(64))) hw_thread;
 
-typedef struct {
-    hw_thread *threads;
+// ready: lanes that can run; waiting: lanes in a wave operation. first: one of those; mixed: they may be at different
+// places; barriers: lanes at a barrier. a, b, other, result: operands of a lane's wave operation and what it returns.
+typedef struct hw_wave {
+    hw_thread *threads, *first;
+    uint64_t ready, waiting;
+    uint32_t count, cursor, mixed, barriers;
     uint8_t order[64];
-    uint32_t count, cursor;
+    uint64_t a[64], other[64], result[64];
+    uint32_t b[64];
 } hw_wave;
 
 typedef struct {
@@ -113,7 +119,6 @@ static struct {
 HW_HIDDEN void hw_switch(void **save, void *to);
 static __attribute__((noreturn)) void hw_stop(uint32_t status, const char *message);
 static hw_thread *hw_pick(void);
-static void hw_suspend(hw_thread *t);
 static int hw_is_before(const hw_thread *t, const hw_thread *u);
 static int hw_resolve(hw_wave *w);
 static void hw_mfma_run(hw_wave *w);

@@ -74,6 +74,7 @@ static void all_fibers_free(void) {
 static void activate(hw_thread *t) {
     hw.thread = t;
     t->state = ST_RUN;
+    t->home->ready &= ~(1ull << t->lane);
     hw.ticks_here = hw.atomics_here = 0;
     hw_thread_index = (hw_dim){t->index[0], t->index[1], t->index[2]};
     hw_lane = t->lane;
@@ -122,9 +123,24 @@ static void run(hw_thread *t, void **save) {
     hw_switch(save, fresh_stack(f->stack + HW_STACK - 64 - (f->number % 61) * 64, hw_fiber_main));
 }
 
+static inline void make_ready(hw_thread *t) {
+    t->state = ST_READY;
+    t->home->ready |= 1ull << t->lane;
+}
+
+// The next lane of a wave that can run, in this round of its order; NULL at its end.
+static inline hw_thread *next_lane(hw_wave *w) {
+    while (w->cursor < w->count) {
+        uint32_t lane = w->order[w->cursor++];
+        if (w->ready >> lane & 1) return &w->threads[lane];
+    }
+    return NULL;
+}
+
 // The thread t is blocked: run others until it is scheduled again.
-static void hw_suspend(hw_thread *t) {
-    hw_thread *next = hw_pick();
+static inline void hw_suspend(hw_thread *t) {
+    hw_thread *next = next_lane(t->home);
+    if (!next) next = hw_pick();
     if (next == t) {
         activate(t);
         return;
@@ -194,8 +210,10 @@ static void start_block(hw_block *b) {
         for (uint32_t j = 0; j < l->loops; j++) t->iterations[j] = 0;
     }
     for (uint32_t i = 0; i < b->waves_count; i++) {
-        b->waves[i].cursor = 0;
-        if (l->order == HW_SHUFFLE) arrange(b->waves[i].order, b->waves[i].count);
+        hw_wave *w = &b->waves[i];
+        w->cursor = w->mixed = w->barriers = 0, w->waiting = 0;
+        w->ready = ~0ull >> (64 - w->count);
+        if (l->order == HW_SHUFFLE) arrange(w->order, w->count);
     }
     sync_block(b);
     enter_block(b);
@@ -213,7 +231,7 @@ static hw_block *new_block(void) {
         hw_thread *t = &b->threads[i];
         t->index[0] = i % l->block[0], t->index[1] = i / l->block[0] % l->block[1];
         t->index[2] = i / l->block[0] / l->block[1];
-        t->linear = i, t->wave = i / l->wave, t->lane = i % l->wave;
+        t->linear = i, t->wave = i / l->wave, t->lane = i % l->wave, t->home = &b->waves[t->wave];
     }
     for (uint32_t i = 0; i < b->waves_count; i++) {
         hw_wave *w = &b->waves[i];
@@ -270,9 +288,10 @@ static void release_barrier(hw_block *b) {
     for (uint32_t i = 0; i < b->threads_count; i++) {
         hw_thread *t = &b->threads[i];
         if (t->state != ST_BARRIER) continue;
-        t->state = ST_READY;
-        t->result = t->op == 0 ? (uint64_t)b->votes : t->op == 1 ? b->votes == b->voters : b->votes != 0;
+        make_ready(t);
+        t->home->result[t->lane] = t->op == 0 ? (uint64_t)b->votes : t->op == 1 ? b->votes == b->voters : b->votes != 0;
     }
+    for (uint32_t i = 0; i < b->waves_count; i++) b->waves[i].barriers = 0;
     b->at_barrier = 0, b->barrier = NULL, b->votes = b->voters = 0;
     b->epoch_time = ++hw.now;
     hw.launch->counts[COUNT_BARRIER]++;
@@ -281,10 +300,8 @@ static void release_barrier(hw_block *b) {
 
 static hw_thread *next_of_wave(hw_block *b, hw_wave *w) {
     for (;;) {
-        while (w->cursor < w->count) {
-            hw_thread *t = &w->threads[w->order[w->cursor++]];
-            if (t->state <= ST_READY) return t;
-        }
+        hw_thread *t = next_lane(w);
+        if (t) return t;
         w->cursor = 0;
         if (!hw_resolve(w)) return NULL;
         // a shuffled run also changes waves between two wave operations
@@ -329,16 +346,16 @@ HW_HIDDEN uint32_t hw_w_barrier(uint32_t site, int vote, uint32_t kind) {
         hw_stop(HW_LAUNCH_ERROR, "barrier divergence: threads of one block wait at different __syncthreads");
     }
     t->state = ST_BARRIER, t->op = kind;
-    b->at_barrier++, b->voters++, b->votes += vote != 0;
+    t->home->barriers++, b->at_barrier++, b->voters++, b->votes += vote != 0;
     hw_suspend(t);
     hw.busy = 0;
-    return (uint32_t)t->result;
+    return (uint32_t)t->home->result[t->lane];
 }
 
 // The thread waits for memory to change: run others first.
 HW_HIDDEN void hw_yield(void) {
     hw.busy = 1;
-    hw.thread->state = ST_READY;
+    make_ready(hw.thread);
     hw_suspend(hw.thread);
     hw.busy = 0;
 }
@@ -349,7 +366,7 @@ static void hw_preempt(void) {
     if (!hw.preemptions || hw_random() % (hw.preemptions > PREEMPTIONS / 2 ? 2 : 8)) return;
     hw.preemptions--;
     if (hw_random() & 1) hw.block->again = 1; // the other waves of the block first, else other blocks too
-    hw.thread->state = ST_READY;
+    make_ready(hw.thread);
     hw_suspend(hw.thread);
     hw.busy = 1;
 }

@@ -114,7 +114,7 @@ static int covers(const hw_clock *c, uint32_t block, uint32_t thread, uint32_t t
 }
 
 // Whether the current thread has taken over a clock that covers an access.
-static int ordered_by_atomics(uint32_t block, uint32_t thread, uint32_t time) {
+static __attribute__((noinline)) int ordered_by_atomics(uint32_t block, uint32_t thread, uint32_t time) {
     if (hw_sync_unknown) return 1;
     const hw_block_sync *s = hw.block->sync;
     return covers(&s->clock, block, thread, time) || covers(&s->waves[hw.thread->wave], block, thread, time) ||

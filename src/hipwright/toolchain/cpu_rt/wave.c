@@ -24,59 +24,60 @@ static int same_place(const hw_thread *t, const hw_thread *u) {
     return 1;
 }
 
-// The earliest waiting lane; *mask the lanes that wait with it. NULL when a lane can still run or none waits.
+// The earliest waiting lane; *mask the lanes that wait with it. Every lane waits, at a barrier too, or has ended.
 static hw_thread *earliest(hw_wave *w, uint64_t *mask) {
     hw_thread *first = NULL, *barrier = NULL;
-    int mixed = 0;
-    *mask = 0;
     for (uint32_t i = 0; i < w->count; i++) {
         hw_thread *t = &w->threads[i];
-        if (t->state <= ST_READY) return NULL;
         if (t->state == ST_BARRIER && (!barrier || hw_is_before(t, barrier))) barrier = t;
-        if (t->state != ST_WAVE) continue;
-        *mask |= 1ull << i;
-        if (!first) first = t;
-        else if (!same_place(first, t)) mixed = 1, first = hw_is_before(t, first) ? t : first;
+        if (t->state == ST_WAVE && (!first || hw_is_before(t, first))) first = t;
     }
-    if (first && barrier && hw_is_before(barrier, first)) {
+    if (barrier && hw_is_before(barrier, first)) {
         hw.launch->at.line = barrier->site->line, hw.launch->other.line = first->site->line;
         hw.thread = barrier;
         hw_stop(HW_LAUNCH_ERROR, "barrier divergence: part of a wave waits at __syncthreads, the rest went on");
     }
-    if (mixed)
-        for (uint32_t i = 0; i < w->count; i++)
-            if ((*mask >> i & 1) && !same_place(first, &w->threads[i])) *mask &= ~(1ull << i);
+    for (uint64_t left = w->waiting; left; left &= left - 1)
+        if (!same_place(first, &w->threads[__builtin_ctzll(left)])) *mask &= ~(left & -left);
     return first;
 }
 
 static void permute(hw_wave *w, uint64_t mask) {
     for (uint64_t left = mask; left; left &= left - 1) {
-        hw_thread *t = &w->threads[__builtin_ctzll(left)];
-        t->result = t->b < 64 && (mask >> t->b & 1) ? w->threads[t->b].a : t->other;
+        uint32_t lane = __builtin_ctzll(left), from = w->b[lane];
+        w->result[lane] = from < 64 && (mask >> from & 1) ? w->a[from] : w->other[lane];
     }
 }
 
 static void push(hw_wave *w, uint64_t mask) {
-    for (uint64_t left = mask; left; left &= left - 1) w->threads[__builtin_ctzll(left)].result = 0;
+    for (uint64_t left = mask; left; left &= left - 1) w->result[__builtin_ctzll(left)] = 0;
     for (uint64_t left = mask; left; left &= left - 1) {
-        hw_thread *t = &w->threads[__builtin_ctzll(left)];
-        if (t->b < 64 && (mask >> t->b & 1)) w->threads[t->b].result = t->a;
+        uint32_t lane = __builtin_ctzll(left), to = w->b[lane];
+        if (to < 64 && (mask >> to & 1)) w->result[to] = w->a[lane];
     }
 }
 
+static void give_all(hw_wave *w, uint64_t mask, uint64_t value) {
+    for (uint64_t left = mask; left; left &= left - 1) w->result[__builtin_ctzll(left)] = value;
+}
+
+static uint64_t ballot(const hw_wave *w, uint64_t mask) {
+    uint64_t votes = 0;
+    for (uint64_t left = mask; left; left &= left - 1) votes |= (w->a[__builtin_ctzll(left)] != 0) * (left & -left);
+    return votes;
+}
+
+// Executes the operation of the earliest lanes that wait. 0 when a lane can still run or none waits.
 static int hw_resolve(hw_wave *w) {
-    uint64_t mask, value = 0;
-    hw_thread *first = earliest(w, &mask);
-    if (!first) return 0;
+    if (w->ready || !w->waiting) return 0;
+    uint64_t mask = w->waiting;
+    hw_thread *first = w->mixed || w->barriers ? earliest(w, &mask) : w->first;
     uint32_t time = ++hw.now;
     switch (first->op) {
     case OP_PERM: permute(w, mask); break;
     case OP_PUSH: push(w, mask); break;
-    case OP_BALLOT:
-        for (uint64_t left = mask; left; left &= left - 1)
-            value |= (w->threads[__builtin_ctzll(left)].a != 0) * (left & -left);
-        break;
-    case OP_FIRST: value = w->threads[__builtin_ctzll(mask)].a; break;
+    case OP_BALLOT: give_all(w, mask, ballot(w, mask)); break;
+    case OP_FIRST: give_all(w, mask, w->a[__builtin_ctzll(mask)]); break;
     case OP_MFMA:
         hw.thread = first;
         if (w->count != 64 || mask != ~0ull)
@@ -85,25 +86,27 @@ static int hw_resolve(hw_wave *w) {
         break;
     default: break;
     }
-    int one = first->op == OP_BALLOT || first->op == OP_FIRST;
-    for (uint64_t left = mask; left; left &= left - 1) {
-        hw_thread *t = &w->threads[__builtin_ctzll(left)];
-        if (one) t->result = value;
-        t->state = ST_READY, t->wave_time = time;
-    }
+    if (hw.launch->checked)
+        for (uint64_t left = mask; left; left &= left - 1) w->threads[__builtin_ctzll(left)].wave_time = time;
+    w->ready |= mask, w->waiting &= ~mask;
     sync_wave(w, mask);
     hw.launch->counts[COUNT_WAVE]++;
     return 1;
 }
 
-static uint64_t wait(uint32_t site, int op, uint64_t a, uint64_t b, uint64_t other) {
+static inline uint64_t wait(uint32_t site, int op, uint64_t a, uint32_t b, uint64_t other) {
     hw.busy = 1;
     hw_thread *t = hw.thread;
-    t->site = &hw_sites[site], t->op = op, t->a = a, t->b = b, t->other = other;
-    t->state = ST_WAVE;
+    hw_wave *w = t->home;
+    uint32_t lane = t->lane;
+    t->site = &hw_sites[site], t->op = op, t->state = ST_WAVE;
+    w->a[lane] = a, w->b[lane] = b, w->other[lane] = other;
+    if (!w->waiting) w->first = t, w->mixed = 0;
+    else if (!w->mixed) w->mixed = !same_place(w->first, t);
+    w->waiting |= 1ull << lane;
     hw_suspend(t);
     hw.busy = 0;
-    return t->result;
+    return w->result[lane];
 }
 
 HW_HIDDEN uint64_t hw_w_perm(uint32_t site, uint64_t v, uint32_t source, uint64_t other) {
