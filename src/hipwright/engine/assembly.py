@@ -9,7 +9,7 @@ from typing import Any
 from hipwright.capture.graph import Graph, short
 from hipwright.engine.emit.device_code import headers_for
 from hipwright.engine.emit.header_names import needed_headers
-from hipwright.engine.emit.shared import launched, shared_names
+from hipwright.engine.emit.shared import launched, shared_names, shared_parts
 from hipwright.engine.fuse.column_reductions import fuse_column_reductions
 from hipwright.engine.fuse.groups import Group
 from hipwright.engine.fuse.placed_rows import fuse_placed_rows
@@ -156,7 +156,9 @@ class ProgramAssembly:
         """The program's text and the knobs that differ from their default. plan: another plan than the written one."""
         kernels = [written.kernel for written in self._groups.written]
         texts = list(dict.fromkeys(text for kernel in kernels for text in kernel.device.values()))
-        texts += [f.text() for f in self._joining.functions(kernels) if f.name not in self._shared]
+        functions = [f for f in self._joining.functions(kernels) if f.name not in self._shared]
+        parts_elsewhere = shared_parts(functions)
+        texts += [function.text(parts_elsewhere) for function in functions]
         headers = self._headers | (_BY_NAME & needed_headers("\n".join(texts)))
         parts = [*_INCLUDES, *device_headers.include_lines(headers), "", *texts]
         lines = ["HIP = r'''\n" + "\n".join(parts).rstrip() + "\n'''", ""]

@@ -54,8 +54,14 @@ class JudgedEvidence:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """{"minimum", "rejecting": cases by answer, "cases": families by workload}, for the verdict's checks."""
+        """{"minimum", "rejecting": cases by answer, "cases": families by workload}, for the verdict's checks.
+
+        Families are in the oracle's order, whatever ran first, and then those that belong to no family.
+        """
         cases: dict[str, list[str]] = {}
         for name, workload in self._at.items():
             cases.setdefault(workload, []).append(name.removeprefix(f"{workload}/"))
+        for workload, found in cases.items():
+            known = {family: number for number, family in enumerate(self._oracle.families(workload))}
+            found.sort(key=lambda family: known.get(family, len(known)))
         return {"minimum": MIN_DISCRIMINATING, "rejecting": dict(self.counts()), "cases": cases}

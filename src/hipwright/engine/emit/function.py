@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from hipwright.engine.emit.tree import Node, drop_unused, printed
 
@@ -12,6 +13,7 @@ _ENTRY = 'extern "C" __global__ void '
 _DEVICE = "static __device__ __forceinline__ void "
 PART_BLOCK = "part_block"
 """The parameter of a joined part that stands for `blockIdx.x`: the number of the block among those of the part."""
+_CALLED = re.compile(r"\b\w+(?=\()")
 _BLOCK_INDEX = re.compile(r"\bblockIdx\.x\b")
 
 
@@ -69,11 +71,15 @@ class KernelFunction:
         """The name of the device function that a joined part is printed as."""
         return f"{self.name}_part{number + 1}"
 
-    def text(self) -> str:
-        """The printed kernel: one entry, or a body that the general entry and the static-shape variant share."""
-        title = f"// {self.comment}\n" + "".join(p.as_part(self.part_name(n)) for n, p in enumerate(self.parts))
+    def text(self, elsewhere: Mapping[str, str] = MappingProxyType({})) -> str:
+        """The printed kernel: one entry, or a body that the general entry and the static-shape variant share.
+
+        elsewhere: the device functions of other kernels that stand for some of its parts', by the names of its own.
+        """
+        parts = [(self.part_name(number), part) for number, part in enumerate(self.parts)]
+        title = f"// {self.comment}\n" + "".join(part.as_part(name) for name, part in parts if name not in elsewhere)
         start = f"{_ENTRY}__launch_bounds__({self.bounds}) {self.name}"
-        lines = self.lines()
+        lines = [_called_by(line, elsewhere) for line in self.lines()] if parts else self.lines()
         if self.variant is None:
             return title + _function(start, self.parameters, lines)
         body = f"{self.name}_body"
@@ -102,6 +108,10 @@ class KernelFunction:
         """The body's lines, printed."""
         kept = [p.name for p in self.parameters if self.keep_reads and p.read_only]
         return [*(f"    {name} = retain_in_cache({name});" for name in kept), *printed(self.body, 1)]
+
+
+def _called_by(line: str, names: Mapping[str, str]) -> str:
+    return _CALLED.sub(lambda found: names.get(found[0], found[0]), line)
 
 
 def _function(start: str, parameters: Sequence[KernelParameter], lines: Sequence[str]) -> str:

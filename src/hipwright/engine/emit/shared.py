@@ -1,6 +1,7 @@
 """Kernels of one program that differ in names only: a network of a hundred layers writes and builds each of them once.
 
-The arguments of a launch are in the order of the parameters, so the plan launches the first of them everywhere.
+The arguments of a launch are in the order of the parameters, so the plan launches the first of them everywhere. The
+parts of joined kernels are shared in the same way, by the device functions that they are printed as.
 """
 
 from __future__ import annotations
@@ -29,6 +30,19 @@ def shared_names(functions: Iterable[KernelFunction]) -> dict[str, str]:
     return found
 
 
+def shared_parts(functions: Iterable[KernelFunction]) -> dict[str, str]:
+    """The names of device functions of joined parts by those of an earlier kernel's part that is the same."""
+    known: dict[str, str] = {}
+    found: dict[str, str] = {}
+    for function in functions:
+        for number, part in enumerate(function.parts):
+            name = function.part_name(number)
+            first = known.setdefault(_anonymous_part(part), name)
+            if first != name:
+                found[name] = first
+    return found
+
+
 def launched(plan: str, names: dict[str, str]) -> str:
     """The plan with launches by other names."""
     if not names:
@@ -51,11 +65,22 @@ def _anonymous(function: KernelFunction) -> str:
         own[function.part_name(number)] = f"@_part{number}"
         for place, parameter in enumerate(part.parameters):
             own.setdefault(parameter.name, f"@{number}.{place}")
-    for name in _DECLARED.findall(text):
-        own.setdefault(name, f"@@{len(own)}")
+    return _numbered(text, own, function.name)
+
+
+def _anonymous_part(part: KernelFunction) -> str:
+    """The same of a joined part's device function."""
+    own = {parameter.name: f"@{number}" for number, parameter in enumerate(part.parameters)}
+    return _numbered(part.as_part("part"), own, "part")
+
+
+def _numbered(text: str, own: dict[str, str], name: str) -> str:
+    """The text renamed by `own`, with numbers for its locals; of what is called, only what begins with `name` is."""
+    for local in _DECLARED.findall(text):
+        own.setdefault(local, f"@@{len(own)}")
 
     def renamed(match: re.Match[str]) -> str:
         word = match[0]
-        return own.get(word, word) if not match["called"] or word.startswith(function.name) else word
+        return own.get(word, word) if not match["called"] or word.startswith(name) else word
 
     return re.sub(r"\s+", " ", _TOKEN.sub(renamed, text))

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from hipwright.program import Parsed
 from hipwright.records import Build, Program, Workload
 from hipwright.sandbox import Limits, Zygote
@@ -118,8 +120,10 @@ class CpuCases(Verification):
     ) -> CandidateSession:
         """A session of one build, with the main cases' state; wave None replaces kernels by no-ops.
 
-        build: another one than that of the wave.
+        build: another one than that of the wave. Where a launch may take longer than usual, so may the process.
         """
+        launch_limit_s = max(launch_limit_s or LAUNCH_LIMIT_S, self._launch_limit())
+        cpu_s = self.limits.cpu_s * launch_limit_s / LAUNCH_LIMIT_S
         first = self.oracle.planned()[0].workload.name
         state = self.oracle.case(first, self.first_family(first)).state
         so: Path | None = None
@@ -133,8 +137,8 @@ class CpuCases(Verification):
             executor=self.executor,
             checked=checked,
             wave=wave or 64,
-            limits=self.limits,
-            launch_limit_s=max(launch_limit_s or LAUNCH_LIMIT_S, self._launch_limit()),
+            limits=replace(self.limits, cpu_s=cpu_s),
+            launch_limit_s=launch_limit_s,
             draws=self.oracle.side_effects.draws,
         )
 

@@ -7,11 +7,16 @@
 4. calls in a row on one state: new inputs and parameters at the same addresses, buffers and memory as earlier calls
    left them; the first call's outputs must remain
 5. kernels replaced by no-ops: if the outputs are still correct, the program's kernels do none of the work
+
+Of a program whose calls take long, the further checked runs of 1. and all of 4. are made beside the rest (`beside`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import takewhile
 from typing import Any
 
 from hipwright.errors import CandidateError, GuardFailed
@@ -20,10 +25,12 @@ from hipwright.verify.bit_differences import first_difference, nondeterministic_
 from hipwright.verify.candidate import POISON_A, POISON_B, POISON_C, CallReply, CandidateSession, Rejected, judge
 from hipwright.verify.case_draws import VerificationCase
 from hipwright.verify.cpu.ahead import CasesAhead
+from hipwright.verify.cpu.beside import FEW_OUTPUTS, LONG_CALL_S, CallsBeside, another_processor
 from hipwright.verify.cpu.cases import FULL_SECONDS, CpuCases
 from hipwright.verify.cpu.skipped import budget_spent, too_long
+from hipwright.verify.expected import rules
 from hipwright.verify.oracle import PlannedWorkload
-from hipwright.verify.sequences.call_sequence import alternating_memory
+from hipwright.verify.sequences.call_sequence import SequencedCall, alternating_memory
 from hipwright.verify.verification import Gate, elements
 
 FULL_LAUNCH_S = 20.0  # CPU seconds of one launch at the task's own shapes
@@ -36,15 +43,26 @@ OWN_MEMORY: tuple[dict[str, Any], ...] = ({"poison": POISON_A}, {"memory": "left
 ORDERS = (("forward", 0, POISON_A), ("reverse", 0, POISON_B), ("shuffle", 1, POISON_C))
 
 
+@dataclass(kw_only=True)
 class CpuVerification(CpuCases):
-    """The verification of one program on the cpu target."""
+    """The verification of one program on the cpu target.
+
+    beside: makes calls while others are made; long: whether this program's calls take so long that it should.
+    """
+
+    beside: CallsBeside = field(init=False)
+    long: bool = False
 
     def run_stages(self, gate: Gate) -> None:
         """All stages in order; the cases of later ones are made while earlier ones run."""
         self.skipped |= self.oracle.skipped
         self.checks |= {"waves": list(self.waves), "gate": gate}
-        with CasesAhead(self.oracle) as self.ahead:
-            self._stages(gate)
+        with CasesAhead(self.oracle) as self.ahead, CallsBeside() as self.beside:
+            try:
+                self._stages(gate)
+            except (Rejected, CandidateError):
+                self.beside.judge_begun()  # what would have run before decides
+                raise
 
     def _stages(self, gate: Gate) -> None:
         if gate == "fast":
@@ -58,13 +76,25 @@ class CpuVerification(CpuCases):
         with self.timed("other wave"):
             self.other_wave()
         for side in self.sides:
-            with self.timed(f"side {side.side}, wave {side.wave}"):
-                self.other_side(side)
+            self._later(f"side {side.side}, wave {side.wave}", partial(self.other_side, side))
         for index, wave in enumerate(self.waves):
             with self.timed(f"fast, wave {wave}"):
                 self.fast(wave, thorough=index == 0)
+        self.beside.judge_begun()
         with self.timed("no-op"):
             self.noop()
+
+    def _later(self, stage: str, calls: Callable[[], Callable[[], None]]) -> None:
+        """Makes a stage's calls, which return how to judge them: beside later stages where they take long."""
+
+        def timed() -> Callable[[], None]:
+            with self.timed(stage):
+                return calls()
+
+        if self.long:
+            self.beside.begin(timed, lambda judged: judged())
+        else:
+            timed()()
 
     # ---------------------------------------------------------------- stages
 
@@ -77,18 +107,22 @@ class CpuVerification(CpuCases):
             self.judge(case, answer, self._side(wave))
             self.unchecked.ran_checked(answer)
             if wave == self.waves[0]:
+                self.long = _takes_long(answer)
                 self.begin_making()
             for entry in answer.stats:
                 sums = traffic.setdefault(entry["kernel"], [0.0, 0.0])
                 sums[0] += entry["read_bytes"] + entry["write_bytes"]
                 sums[1] += entry["argument_bytes"]
-            self.interleaved(session, self._side(wave))
+            if not self.long:
+                self.interleaved(session, self._side(wave))()
+        if self.long:
+            self._later(f"interleaved, wave {wave}", partial(self.interleaved_alone, wave))
         if wave == self.waves[0]:
             self.checks["traffic"] = {
                 kernel: round(max(1.0, moved / held), 3) for kernel, (moved, held) in traffic.items() if held
             }
 
-    def interleaved(self, session: CandidateSession, side: str) -> None:
+    def interleaved(self, session: CandidateSession, side: str) -> Callable[[], None]:
         """Runs the checked build in shuffled order, where threads are preempted, on inputs at an odd offset."""
         for family in ("offset", "normal"):
             case = self.main_case(family)
@@ -96,8 +130,13 @@ class CpuVerification(CpuCases):
                 answer = session.run(case, order="shuffle", seed=INTERLEAVED_SEED)
             except GuardFailed:
                 continue
-            self.judge(case, answer, side)
-            return
+            return partial(self.judge, case, answer, side)
+        return lambda: None
+
+    def interleaved_alone(self, wave: int) -> Callable[[], None]:
+        """The same in a session of its own."""
+        with self.session(wave, checked=True) as session:
+            return self.interleaved(session, self._side(wave))
 
     def _side(self, wave: int) -> str:
         """What messages say of the checked build's side, where the program can tell it; else ""."""
@@ -161,17 +200,23 @@ class CpuVerification(CpuCases):
             verdict = error.verdict if isinstance(error, Rejected) else error.verdict()
             self.checks["wave32"] = f"fail: {verdict.status}: {verdict.message}"
 
-    def other_side(self, side: TargetSide) -> None:
+    def other_side(self, side: TargetSide) -> Callable[[], None]:
         """Runs what the program does where device headers compile another side, on the smallest workload."""
         with self.session(side.wave, checked=True, build=self.sides[side]) as session:
             case = self.main_case("normal")
-            judge(case, session.run(case, order="shuffle", seed=INTERLEAVED_SEED), side.describe())
-        self.checks.setdefault("sides", []).append([side.wave, side.side])
-        if side.wave not in self.waves:
-            self.checks[f"wave{side.wave}"] = "pass"
+            answer = session.run(case, order="shuffle", seed=INTERLEAVED_SEED)
+
+        def judged() -> None:
+            judge(case, answer, side.describe())
+            self.checks.setdefault("sides", []).append([side.wave, side.side])
+            if side.wave not in self.waves:
+                self.checks[f"wave{side.wave}"] = "pass"
+
+        return judged
 
     def fast(self, wave: int, *, thorough: bool) -> None:
         """Runs the build without checks: orders and poisons, families, unseen and own shapes, a second call."""
+        calls = self.beside.run(partial(self.calls_alone, wave)) if thorough and self._calls_beside() else None
         with self.session(wave, checked=False) as session:
             self.orders(session)
             if thorough:
@@ -182,7 +227,10 @@ class CpuVerification(CpuCases):
                 self.more_checked(wave)
                 if quick := all(self.predicted(case) <= CHECKED_SECONDS for case in self.own_cases()):
                     self.own_shapes(session)
-                if not self.oracle.kernelbench:
+                if calls is not None:
+                    self.beside.judge_begun()
+                    self.judge_sequence(*calls.result())
+                elif not self.oracle.kernelbench:
                     self.second_call(session)
         if thorough and not quick:
             with self.session(wave, checked=False, launch_limit_s=FULL_LAUNCH_S) as session:
@@ -263,6 +311,20 @@ class CpuVerification(CpuCases):
         steps = self.oracle.sequence(self.main.workload.name)
         self.judge_sequence(steps, session.sequence(steps))
 
+    def _calls_beside(self) -> bool:
+        """Whether the calls in a row run beside the others, and their replies wait until they are judged."""
+        if not self.long or self.oracle.kernelbench:
+            return False
+        return sum(rule.expected.size for rule in rules(self.main_case("given").expected.tree)) <= FEW_OUTPUTS
+
+    def calls_alone(self, wave: int) -> tuple[Sequence[SequencedCall], list[CallReply | GuardFailed]]:
+        """The calls of `second_call` in a session of their own, with their replies."""
+        assert self.main is not None
+        with self.timed(f"calls in a row, wave {wave}"), self.session(wave, checked=False) as session:
+            steps = self.oracle.sequence(self.main.workload.name)
+            outcomes = takewhile(lambda _: not self.beside.ended, session.sequence(steps))
+            return steps, list(outcomes)
+
     def noop(self) -> None:
         """Records whether the outputs are correct without the program's kernels."""
         right = True
@@ -277,3 +339,8 @@ class CpuVerification(CpuCases):
                     right = False
                     break
         self.checks["noop_right"] = right
+
+
+def _takes_long(answer: CallReply) -> bool:
+    """Whether a checked call took so long that others run beside it, where there is a processor for them."""
+    return another_processor() and sum(entry["seconds"] for entry in answer.stats) >= LONG_CALL_S
