@@ -68,6 +68,8 @@ class Evaluator(EvaluationContext):
         verify += [verify_gpu_stage(self, name, oracle, gate) for name in self.gpus]
         for gpu in self.gpus.values() if gate == "full" and CPU.name not in self.targets else ():
             gpu.make_cases(oracle)
+        if CPU.name in self.targets and not self.gpus:
+            self.begin_judging(oracle)
         build = build_stage(build_plan(self, every_wave=thorough, sides=gate == "full"))
         state = advance(state, PARSE, build, *verify, trace_stage(self, oracle))
         for name in self.gpus:

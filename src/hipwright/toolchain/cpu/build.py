@@ -23,7 +23,7 @@ from hipwright.toolchain.cpu.compiler import SOURCE, CompilationTimeout, back, f
 from hipwright.toolchain.cpu.ir import NAME, IrFunction, IrModule, SourceLines, Unreadable, take_type
 from hipwright.toolchain.cpu.sides import DEFINES, Side
 from hipwright.toolchain.cpu.sites import Sites
-from hipwright.toolchain.cpu.written import read_alone
+from hipwright.toolchain.cpu.written import read_alone, traced
 
 _LDS = re.compile(r'section "hw_lds"')
 _REFERENCE = re.compile(rf"@({NAME})")
@@ -91,13 +91,13 @@ def _lower(module: IrModule, wave: int, checked: bool) -> tuple[tuple[KernelReso
     kernels = module.kernels()
     resources = tuple(KernelResources(name=k.name, lds_bytes=_static_lds(module, k, lds)) for k in kernels)
     meta: dict[str, Any] = {"wave": wave, "checked": checked, "kernels": {}}
-    entries = []
+    entries, can_tell = [], checked and traced(module.functions)
     for kernel, resource in zip(kernels, resources, strict=True):
         params = kernel.params()
         entries.append(_entry(kernel.name, params))
         meta["kernels"][kernel.name] = {"lds": resource.lds_bytes, "params": [kind for kind, _ in params]}
-        if checked:
-            meta["kernels"][kernel.name]["read_alone"] = read_alone(module.functions, kernel)
+        if can_tell:
+            meta["kernels"][kernel.name]["read_alone"] = read_alone(kernel)
     if checked:
         for function in module.functions:
             cpu_check.instrument(module, function, lines)

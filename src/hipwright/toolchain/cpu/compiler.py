@@ -6,6 +6,7 @@ import contextlib
 import functools
 import platform
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -79,9 +80,22 @@ def prepare_source(source: str) -> str:
     return _DYNAMIC.sub(r"extern\1\2__hw_dynamic_shared__", source)
 
 
-@functools.lru_cache(maxsize=16)
+_FRONTS: dict[tuple[object, ...], threading.Lock] = {}
+
+
 def front(source: str, knobs: tuple[str, ...], wave: int, cache: BuildCache, unsafe: bool) -> tuple[str, str]:
-    """(LLVM IR or "", the compiler's messages). Cached: the fast and the checked build share it."""
+    """(LLVM IR or "", the compiler's messages). Cached: the fast and the checked build share it, at the same time too."""
+    key = (source, knobs, wave, unsafe)
+    lock = _FRONTS.setdefault(key, threading.Lock())
+    try:
+        with lock:
+            return _front(source, knobs, wave, cache, unsafe)
+    finally:
+        _FRONTS.pop(key, None)
+
+
+@functools.lru_cache(maxsize=16)
+def _front(source: str, knobs: tuple[str, ...], wave: int, cache: BuildCache, unsafe: bool) -> tuple[str, str]:
     common = [*_FLAGS, *_march(), f"-DHW_WAVE={wave}"]
     header, visible = pch.flags(source, common, cache, unsafe=unsafe)
     files = {SOURCE: prepare_source(source).encode()}

@@ -22,10 +22,13 @@ _READ = ("load", "icmp", "ptrtoint", "ret")
 _HARMLESS = ("@llvm.lifetime.", "@llvm.assume(", "@llvm.dbg.")
 
 
-def read_alone(functions: Iterable[IrFunction], kernel: IrFunction) -> list[int]:
-    """The numbers of the kernel's pointer parameters through which it writes nothing. functions: of the module."""
-    if any(_UNTRACED.search(line) for function in functions for line in function.lines if "ptr" in line):
-        return []
+def traced(functions: Iterable[IrFunction]) -> bool:
+    """Whether a module's functions make no address from an integer or from memory, so that `read_alone` may be asked."""
+    return not any(_UNTRACED.search(line) for function in functions for line in function.lines if "ptr" in line)
+
+
+def read_alone(kernel: IrFunction) -> list[int]:
+    """The numbers of the kernel's pointer parameters through which it writes nothing, in a module that is `traced`."""
     parents: dict[str, list[str]] = {}
     marked: set[str] = set()
     for line in kernel.lines[1:]:

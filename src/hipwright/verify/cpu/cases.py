@@ -28,6 +28,9 @@ FULL_SECONDS = 4.0  # predicted kernel seconds above which the task's own shapes
 ADMITTED_SECONDS = 0.3  # predicted kernel seconds above which a chosen shape is not run
 CHECKED_OPERATIONS = 2e7  # of products a second in a checked build, where each access is
 MOST_LIMITS = 6  # times the usual limit that a launch may have for them
+NEXT_FAMILIES = ("offset", "normal")
+"""What runs on the main workload after its first family."""
+LONG_CASE_S = 1.0  # seconds of a case from which the next ones are made while the first call runs
 CHECKED_SLOWDOWN = 10  # of the checked build, which alone runs in the fast gate
 
 Builds = Mapping[tuple[int, bool], Build]
@@ -92,10 +95,19 @@ class CpuCases(Verification):
 
     # ---------------------------------------------------------------- made ahead
 
+    def next_cases_ahead(self, first: VerificationCase) -> None:
+        """Makes the cases after a workload's first one, where that took long, before it is known that the workload
+        becomes `main`: nothing else is made meanwhile.
+        """
+        if first.seconds >= LONG_CASE_S:
+            known = self.oracle.families(first.workload)
+            families = [family for family in NEXT_FAMILIES if family in known]
+            self.ahead.call(lambda: [self.oracle.case(first.workload, family) for family in families])
+
     def begin_making(self) -> None:
         """Makes the cases that do not depend on what the candidate does, in the order in which they run."""
         assert self.main is not None
-        self.ahead.call(lambda: [self.main_case(family) for family in ("offset", "normal")])
+        self.ahead.call(lambda: [self.main_case(family) for family in NEXT_FAMILIES])
         self.unseen_ahead = self.ahead.call(self.unseen_cases)
         self.families_ahead = self.ahead.cases(self.main.workload.name, self.families_of_main())
 

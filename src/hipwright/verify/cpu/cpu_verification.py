@@ -164,8 +164,10 @@ class CpuVerification(CpuCases):
             if self.declines(planned, self.parsed, self.program):
                 continue
             name = planned.workload.name
+            case = self.oracle.case(name, self.first_family(name))
+            self.next_cases_ahead(case)
             try:
-                answer = session.run(self.oracle.case(name, self.first_family(name)))
+                answer = session.run(case)
             except GuardFailed as error:
                 self.unclaimed(planned, error)
                 continue
