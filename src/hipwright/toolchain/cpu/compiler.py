@@ -84,7 +84,7 @@ _FRONTS: dict[tuple[object, ...], threading.Lock] = {}
 
 
 def front(source: str, knobs: tuple[str, ...], wave: int, cache: BuildCache, unsafe: bool) -> tuple[str, str]:
-    """(LLVM IR or "", the compiler's messages). Cached: the fast and the checked build share it, at the same time too."""
+    """(LLVM IR or "", the compiler's messages). Cached: the fast and the checked build share it."""
     key = (source, knobs, wave, unsafe)
     lock = _FRONTS.setdefault(key, threading.Lock())
     try:

@@ -23,7 +23,7 @@ _HARMLESS = ("@llvm.lifetime.", "@llvm.assume(", "@llvm.dbg.")
 
 
 def traced(functions: Iterable[IrFunction]) -> bool:
-    """Whether a module's functions make no address from an integer or from memory, so that `read_alone` may be asked."""
+    """Whether the functions of a module make no address from an integer or from memory: `read_alone` needs that."""
     return not any(_UNTRACED.search(line) for function in functions for line in function.lines if "ptr" in line)
 
 
