@@ -95,6 +95,8 @@ class Oracle(CaseDraws):
 
     def planned(self) -> tuple[PlannedWorkload, ...]:
         """The workloads to verify: one for all families first, then unseen derived ones, then the task's own."""
+        if (known := self._planned) is not None:  # without the lock, which another thread may hold for seconds
+            return known
         with self._lock:
             if self._planned is None:
                 self._planned = tuple(self._plan())
@@ -118,6 +120,8 @@ class Oracle(CaseDraws):
         """The families that apply to a workload; in KernelBench mode five trials of the given one."""
         if self.kernelbench:
             return TRIALS
+        if (known := self._families.get(workload)) is not None:  # as in `planned`
+            return known
         with self._lock:
             if workload not in self._families:
                 base = self._base(workload, "given")
@@ -189,7 +193,7 @@ class Oracle(CaseDraws):
     def case(self, workload: str, family: str) -> VerificationCase:
         """The case, computed on first use."""
         key = (workload, family)
-        if (known := self._cases.get(key)) is not None:  # without the lock, which another thread may hold for seconds
+        if (known := self._cases.get(key)) is not None:  # as in `planned`
             return known
         with self.making(), self._lock:
             if key not in self._cases:
