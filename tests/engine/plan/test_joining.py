@@ -14,7 +14,7 @@ from torch import nn
 
 from hipwright.engine import author
 from hipwright.engine.emit.function import KernelFunction, KernelParameter
-from hipwright.engine.emit.shared import shared_names
+from hipwright.engine.emit.shared import shared_names, shared_parts
 from hipwright.engine.emit.tree import Statement
 from hipwright.engine.plan import joining
 from hipwright.engine.plan.joining import Joining, Launch, PendingLaunches, joinable
@@ -244,6 +244,43 @@ def test_joined_kernels_that_differ_in_names_only_are_one() -> None:
 
     one, other, third = whole("one", "p", "q"), whole("two", "r", "s"), whole("three", "r", "s", line="y")
     assert shared_names([one, other, third]) == {"two": "one"}
+
+
+def test_parts_that_differ_in_names_only_are_written_once() -> None:
+    def whole(name: str, *lines: str) -> KernelFunction:
+        parts = [
+            launch(f"{name}_{n}", {"a"}, {f"{name}{n}"}, line=f"const float {name}_t = 1.0f; {name}{n}[0] = {line};")
+            for n, line in enumerate(lines)
+        ]
+        function = joining.joined(name, parts, [f"blocks_{name}"])[0].function
+        assert function is not None
+        return function
+
+    one, other = whole("one", "one_t", "2.0f"), whole("two", "3.0f", "two_t")
+    found = shared_parts([one, other])
+    assert found == {"two_part2": "one_part1"} and shared_names([one, other]) == {}
+    text = other.text(found)
+    assert "two_part1(" in text and "two_part2" not in text and text.count("one_part1(") == 1
+    assert one.text(found) == one.text() and other.text() == other.text({})
+
+
+class TwoPairs(nn.Module):
+    """Two pairs of kernels that are joined: of both pairs one kernel is the same but for its tensors."""
+
+    def forward(self, q, k, v):  # type: ignore[no-untyped-def]
+        q, k = torch.softmax(q, -1), torch.softmax(k, -1) * 2
+        x = q @ k
+        return torch.softmax(x, -1), torch.softmax(x.T.contiguous(), -1) * 3, torch.tanh(v)
+
+
+def test_programs_with_shared_parts_are_right() -> None:
+    model, inputs = TwoPairs(), [torch.randn(6, 40), torch.randn(40, 40), torch.randn(6, 40)]
+    program = author(captured(model, inputs)).program
+    exact, native, _ = reference(model, inputs)
+    compare(run(program, model, inputs)[0], exact, native)
+    defined = re.findall(r"^static __device__ __forceinline__ void (\w+_part\d+)\(", program.text, re.MULTILINE)
+    called = re.findall(r"^ +(\w+_part\d+)\(", program.text, re.MULTILINE)
+    assert set(called) == set(defined) and len(called) > len(defined) == len(set(defined))
 
 
 @pytest.mark.slow
