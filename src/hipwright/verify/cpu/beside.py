@@ -15,19 +15,21 @@ from typing import Self, TypeVar
 T = TypeVar("T")
 LONG_CALL_S = 1.0
 """Seconds of the kernels of one checked call from which further calls run beside others."""
+THREADS = 2
+"""Of calls beside the verification's own, so that no processor is idle while one chain of them is left."""
 FEW_OUTPUTS = 1 << 22
 """Elements of one call's outputs up to which the replies of several calls are held until they are judged."""
 
 
 @dataclass
 class CallsBeside:
-    """A thread that makes calls in the order in which they are begun. A context manager.
+    """Threads that make calls, begun in this order. A context manager.
 
     ended: the block has been left, so that calls in a row may stop.
     """
 
     ended: bool = False
-    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "beside"))
+    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(THREADS, "beside"))
     _begun: deque[Callable[[], None]] = field(default_factory=deque)
 
     def __enter__(self) -> Self:
@@ -38,12 +40,12 @@ class CallsBeside:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def begin(self, calls: Callable[[], T], judge: Callable[[T], None]) -> None:
-        """Makes calls in the thread; `judge_begun` judges what they return."""
+        """Makes calls in a thread; `judge_begun` judges what they return."""
         coming = self._pool.submit(calls)
         self._begun.append(lambda: judge(coming.result()))
 
     def run(self, calls: Callable[[], T]) -> Future[T]:
-        """Makes calls in the thread, for the caller to judge."""
+        """Makes calls in a thread, for the caller to judge."""
         return self._pool.submit(calls)
 
     def judge_begun(self) -> None:

@@ -22,6 +22,7 @@ from hipwright.verify.cpu.ahead import CasesAhead
 from hipwright.verify.cpu.predicted import CallSeconds
 from hipwright.verify.cpu.skipped import too_long
 from hipwright.verify.cpu.unchecked import UncheckedKernels
+from hipwright.verify.oracle import LAST_FAMILIES
 from hipwright.verify.verification import OWN_FAMILIES, Verification, elements
 
 FULL_SECONDS = 4.0  # predicted kernel seconds above which the task's own shapes are skipped
@@ -101,8 +102,8 @@ class CpuCases(Verification):
         """
         if first.seconds >= LONG_CASE_S:
             known = self.oracle.families(first.workload)
-            families = [family for family in NEXT_FAMILIES if family in known]
-            self.ahead.call(lambda: [self.oracle.case(first.workload, family) for family in families])
+            later = LAST_FAMILIES if self.checks["gate"] == "full" else ()
+            self.ahead.cases(first.workload, [f for f in dict.fromkeys((*NEXT_FAMILIES, *later)) if f in known])
 
     def begin_making(self) -> None:
         """Makes the cases that do not depend on what the candidate does, in the order in which they run."""
