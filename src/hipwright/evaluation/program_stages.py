@@ -34,8 +34,6 @@ from hipwright.verify.verification import UNCLAIMED, Gate
 if TYPE_CHECKING:
     from hipwright.evaluation.gpu.context import GpuContext
 
-TimeIt = Callable[[], TimingResult]
-
 
 def _parse(state: EvaluationState) -> Parsed:
     return parse(state.program.text)
@@ -320,11 +318,8 @@ def time_stage(
 def full_timing(
     context: EvaluationContext, target: str, gate: Gate, *, again: bool = False
 ) -> EvaluationStage[TimingResult]:
-    """Times a program against every baseline of its gate, in the task's own worker. again: once more in fresh
-    processes.
-
-    A verified program that the full gate cannot time, because the machine's clocks disagree, passes without a timing.
-    """
+    """Times a program against every baseline of its gate, in the task's own worker; where the machine's clocks
+    disagree, the full gate passes it without a timing. again: once more in fresh processes."""
     gpu = context.gpus[target]
 
     def work(state: EvaluationState) -> TimingResult:
@@ -337,8 +332,8 @@ def full_timing(
     def keep(state: EvaluationState, result: TimingResult) -> EvaluationState:
         if gate == "fast" or not result.doubted:
             return stage.keep(state, result)
-        assert result.verdict is not None
-        return replace(state, found=state.found.without_timing(target, f"{DOUBTFUL}: {result.verdict.message}"))
+        why = f"{DOUBTFUL}: {result.verdict.message if result.verdict else ''}"
+        return replace(state, found=state.found.without_timing(target, why))
 
     return replace(stage, keep=keep)
 

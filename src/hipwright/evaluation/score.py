@@ -22,13 +22,12 @@ from typing import Self, TypeVar
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.evaluation.context import EvaluationContext
 from hipwright.evaluation.gpu.context import GpuContext
-from hipwright.evaluation.gpu.task import GpuTask
+from hipwright.evaluation.gpu.task import GpuTask, TimeIt
 from hipwright.evaluation.gpu.timing_queue import TimingQueue
 from hipwright.evaluation.pipeline import Evaluator
 from hipwright.evaluation.program_stages import (
     PARSE,
     BuildPlan,
-    TimeIt,
     assess_stage,
     build_stage,
     time_stage,

@@ -41,9 +41,10 @@ class Architecture(Record, frozen=True, kw_only=True):
     SIMD shares among its resident waves; vgpr_granule: registers a wave is given at a time. bandwidth: bytes/s of
     device memory. flops: dense operations/s by torch dtype, by matrix instructions where there are any. l2_bytes: all
     of it; last_level_bytes: the Infinity Cache, 0 without. l1_bytes: the vector cache of a CU; line_bytes: of a cache
-    line; dies: that share the L2 among them; lds_banks: of 4 bytes. mfma: whether CDNA's matrix instructions are there.
-    elf_machine: EF_AMDGPU_MACH of the ELF header's e_flags. memory_counter: prefix of the hardware counters of requests
-    from L2 to memory, "" where rocprofv3 has none; counts_128_byte_reads: whether TCC_BUBBLE counts reads of 128 bytes.
+    line; dies: that share the L2 among them; lds_banks: of 4 bytes. mfma: whether CDNA's matrix instructions are there;
+    matrix_float8: the 8-bit floats that they multiply, and the library. elf_machine: EF_AMDGPU_MACH of the ELF header's
+    e_flags. memory_counter: prefix of the hardware counters of requests from L2 to memory, "" where rocprofv3 has none;
+    counts_128_byte_reads: whether TCC_BUBBLE counts reads of 128 bytes.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Architecture(Record, frozen=True, kw_only=True):
     lds_banks: int = 32
     flops: dict[str, float]
     mfma: bool = False
+    matrix_float8: tuple[str, ...] = ()
     elf_machine: int = 0
     memory_counter: str = ""
     counts_128_byte_reads: bool = False

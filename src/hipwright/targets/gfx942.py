@@ -39,6 +39,7 @@ GFX942 = offline_amd(
             "int8": 2614.9e12,
         },
         mfma=True,
+        matrix_float8=("float8_e4m3fnuz", "float8_e5m2fnuz"),
         elf_machine=0x4C,
         memory_counter="TCC_EA0",
         counts_128_byte_reads=True,

@@ -38,6 +38,7 @@ GFX950 = offline_amd(
             "int8": 4613.7e12,
         },
         mfma=True,
+        matrix_float8=("float8_e4m3fn", "float8_e5m2"),
         elf_machine=0x4F,
         memory_counter="TCC_EA0",
         counts_128_byte_reads=True,

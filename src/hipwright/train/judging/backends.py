@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from hipwright.device import topology
 from hipwright.errors import HipwrightError
+from hipwright.evaluation.gpu.task import TimeIt
 from hipwright.evaluation.gpu.timing_queue import TimingQueue
-from hipwright.evaluation.program_stages import TimeIt
 from hipwright.evaluation.score import WORKERS, build, measure, prepare, unprepared, verify
 from hipwright.evaluation.stages import EvaluationState, conclude
 from hipwright.machine import Machine, Workbench

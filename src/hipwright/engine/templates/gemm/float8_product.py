@@ -35,6 +35,7 @@ from hipwright.engine.templates.gemm.sliced_k import LargeTileGemm, SlicedKGemm,
 from hipwright.engine.templates.gemm.tiling import LARGE, Tiling
 from hipwright.engine.templates.offers import KernelCall, Offer, Output, regroup
 from hipwright.float8 import FLOAT8
+from hipwright.targets import OFFLINE
 
 _FORMS = {ROUNDING[dtype]: dtype for dtype in FLOAT8}
 """The rounding functions of expressions, and the forms to which they round."""
@@ -42,8 +43,6 @@ _HALF_ROUNDING = tuple(ROUNDING[dtype] for dtype in HALVES)
 _SCALE = "CODE_SCALE"
 NAMES = f"TA TB FORM_A FORM_B {_SCALE}"
 """Identifiers that the emitted kernels declare besides those of other products."""
-NATIVE = {"gfx942": ("float8_e4m3fnuz", "float8_e5m2fnuz"), "gfx950": ("float8_e4m3fn", "float8_e5m2")}
-"""The forms that the instructions of an architecture multiply; its library multiplies no others."""
 
 
 @dataclass(eq=False)
@@ -172,7 +171,7 @@ def _is_default(call: KernelCall, p: MatrixProduct, forms: tuple[str, str]) -> b
     if not units or min(costs.m, costs.n) <= VECTOR_CHUNK:
         return False
     if p.offered_alone:  # the library's operator: it has a kernel where the forms are the architecture's own
-        return not all(set(forms) <= set(NATIVE[name]) for name in units)
+        return not all(set(forms) <= set(OFFLINE[name].matrix_float8) for name in units)
     return costs.float8() < min(costs.gemm(), MARGIN * (costs.library() + costs.conversions()))
 
 
