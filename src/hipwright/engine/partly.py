@@ -5,8 +5,10 @@ A fault of the engine's own, such as an exception in a lowering, must not leave 
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from hipwright.capture.graph import Graph
 from hipwright.engine.authoring import Authored, author
@@ -25,6 +27,12 @@ class PartlyAuthored:
     why: tuple[str, ...] = ()
 
 
+def _told(error: Exception) -> str:
+    """The error in a line, with its place, by which a report of it is of use."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}: {error}"[:200]
+
+
 def author_partly(graph: Graph, write: Callable[..., Authored] = author) -> PartlyAuthored:
     """The engine's program by its own choices; with as few operators given up as bisection finds where it fails.
 
@@ -36,7 +44,7 @@ def author_partly(graph: Graph, write: Callable[..., Authored] = author) -> Part
         try:
             return write(graph, {GIVEN_UP: given_up} if given_up else {})
         except Exception as error:  # the engine's own fault, whatever it is
-            errors.append(f"{type(error).__name__}: {error}"[:200])
+            errors.append(_told(error))
             return None
 
     if (whole := tried("")) is not None:
