@@ -8,7 +8,8 @@ float or str, a list of arguments, or one of {"node": name}, {"size": expression
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 from hipwright.records import Record
@@ -102,6 +103,29 @@ def users(graph: Graph) -> dict[str, list[Node]]:
         for name in dict.fromkeys(references([*node.args, *node.kwargs.values()])):
             found.setdefault(name, []).append(node)
     return found
+
+
+def readers(graph: Graph, name: str) -> Sequence[Node]:
+    """The nodes that read a value, in order, by a table that is kept for the latest graphs."""
+    return _users_of(_Itself(graph)).get(name, ())
+
+
+class _Itself:
+    """A graph as a key that is equal to itself alone: comparing a thousand nodes takes longer than the table."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and other.graph is self.graph
+
+    def __hash__(self) -> int:
+        return id(self.graph)
+
+
+@lru_cache(maxsize=16)
+def _users_of(key: _Itself) -> dict[str, list[Node]]:
+    return users(key.graph)
 
 
 def returned(graph: Graph) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from hipwright.engine.emit.device_code import reserved
 from hipwright.engine.emit.tree import BracedBlock, Node, Passage, PreprocessorBranch, Section, Statement
@@ -17,6 +18,7 @@ def element_text(pointer: str, position: str, dtype: str) -> str:
     return f"load_bit_word({pointer} + {position})" if dtype == BIT_WORD else f"{pointer}[{position}]"
 
 
+@lru_cache(maxsize=1 << 14)
 def cname(name: str) -> str:
     """A C identifier for a buffer or value, clear of functions and keywords."""
     clean = re.sub(r"\W", "_", name)

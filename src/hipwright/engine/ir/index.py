@@ -116,9 +116,13 @@ class Ix:
         return ix(other) - self
 
     def __mul__(self, other: Ix | int) -> Ix:
+        other = ix(other)
+        for factor, rest in ((self, other), (other, self)):  # most factors are numbers, most of those 1
+            if (number := factor.value) is not None:
+                return rest if number == 1 else Ix({m: c * number for m, c in rest.terms.items()})
         out: dict[Mono, int] = {}
         for m, c in self.terms.items():
-            for n, d in ix(other).terms.items():
+            for n, d in other.terms.items():
                 mono = tuple(sorted(m + n, key=lambda a: a.key))
                 out[mono] = out.get(mono, 0) + c * d
         return Ix(out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hipwright.capture.graph import Graph, Node, references, returned, short, users
+from hipwright.capture.graph import Graph, Node, readers, references, returned, short, users
 from hipwright.engine.lower.operators import family
 from hipwright.engine.partition.operators import TABLE
 from hipwright.engine.rewrite.loops.records import body_of
@@ -101,24 +101,23 @@ def feeds_kernel(graph: Graph, name: str) -> bool:
 
 def read_by_pointwise(graph: Graph, name: str) -> bool:
     """Whether a pointwise operator reads the value, possibly through views."""
-    for node in graph.nodes:
-        if name in references([*node.args, *node.kwargs.values()]):
-            if short(node.op) in VIEWS:
-                if read_by_pointwise(graph, node.name):
-                    return True
-            elif family(node.op) == "pointwise":
+    for node in readers(graph, name):
+        if short(node.op) in VIEWS:
+            if read_by_pointwise(graph, node.name):
                 return True
-            elif (body := body_of(node)) is not None:
-                names = [n for n, a in zip(body.given, node.args[0], strict=True) if a["node"] == name]
-                if any(read_by_pointwise(body.graph, n) for n in names):
-                    return True
+        elif family(node.op) == "pointwise":
+            return True
+        elif (body := body_of(node)) is not None:
+            names = [n for n, a in zip(body.given, node.args[0], strict=True) if a["node"] == name]
+            if any(read_by_pointwise(body.graph, n) for n in names):
+                return True
     return False
 
 
 def read_by_products(graph: Graph, name: str) -> bool:
     """Whether a value is read by matrix products and by nothing else."""
-    readers = [n for n in graph.nodes if name in references([*n.args, *n.kwargs.values()])]
-    return bool(readers) and all(short(n.op) in ("linear", "matmul", "bmm", "mm") for n in readers)
+    found = readers(graph, name)
+    return bool(found) and all(short(n.op) in ("linear", "matmul", "bmm", "mm") for n in found)
 
 
 def cropped(graph: Graph, node: Node, kind: str) -> Node:
@@ -133,11 +132,10 @@ def cropped(graph: Graph, node: Node, kind: str) -> Node:
 
 def _first_of(graph: Graph, node: Node, n: int) -> Node | None:
     """The only reader of a value, if it is a slice of the first elements of one of the last n dimensions; else None."""
-    readers = [r for r in graph.nodes if node.name in references([*r.args, *r.kwargs.values()])]
-    wanted = returned(graph)
-    if len(readers) != 1 or node.name in wanted or readers[0].op != "aten.slice.Tensor" or readers[0].kwargs:
+    found = readers(graph, node.name)
+    if len(found) != 1 or found[0].op != "aten.slice.Tensor" or found[0].kwargs or node.name in returned(graph):
         return None
-    given = list(readers[0].args[1:])
+    given = list(found[0].args[1:])
     dim, start, _, step = given + [0, None, None, 1][len(given) :]
-    rank = len(readers[0].outs[0].shape) if readers[0].outs[0] else 0
-    return readers[0] if rank and dim % rank >= rank - n and start in (None, 0) and step == 1 else None
+    rank = len(found[0].outs[0].shape) if found[0].outs[0] else 0
+    return found[0] if rank and dim % rank >= rank - n and start in (None, 0) and step == 1 else None
