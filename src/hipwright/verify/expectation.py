@@ -327,8 +327,10 @@ def _with_gather(tree: Any, sources: Sequence[Any]) -> Any:
             gather = find_gather(node.expected, inputs) or find_gather(node.expected, outputs)
             if gather is not None and node.judged is not None and gather.any_index() and not _among(gather, inputs):
                 gather = None  # an output with equal elements alone says nothing about the index
-            judged = node.judged if gather is None or node.judged is None else node.judged | gather.ties()
-            return replace(node, gather=gather, judged=judged)
+            if gather is None or node.judged is None:
+                return replace(node, gather=gather)
+            several = gather.ties() if node.near is None else gather.ties() & ~node.near
+            return replace(node, gather=gather, judged=node.judged | several)
         if isinstance(node, tuple):
             return tuple(map(one, node))
         return {k: one(v) for k, v in node.items()} if isinstance(node, dict) else node

@@ -81,9 +81,10 @@ class Rule:
     expected: float64 values, or the exact bits of an integer or bool leaf. element: absolute budget of each element.
     row: absolute budget of each row's rms, rows of `row_length` elements; both None for exact leaves. lift: the factor,
     at least 1, on the budgets of a row whose honest error happened to be small (`LUCKY_SHARE`). judged: False where the
-    honest baseline itself disagrees with the reference, so that nothing can be judged. matched: the share of elements
-    that must be within their budgets, below 1 only in other benchmarks' own rules. evidence: False for a leaf that
-    must only remain unchanged. stays: where a leaf that is written in place keeps its bits, those of `before`.
+    honest baseline itself disagrees with the reference, so that nothing can be judged. near: where an index was chosen
+    among values that differ by less than honest kernels' rounding (task/host/modes/ties.py). matched: the share of
+    elements that must be within their budgets, below 1 only in other benchmarks' own rules. evidence: False for a leaf
+    that must only remain unchanged. stays: where a leaf that is written in place keeps its bits, those of `before`.
     accepted: results that passed.
     """
 
@@ -95,6 +96,7 @@ class Rule:
     row_length: int = 1
     lift: F64 | None = None
     judged: Mask | None = None
+    near: Mask | None = None
     gather: IndexRule | None = None
     matched: float = 1.0
     evidence: bool = True

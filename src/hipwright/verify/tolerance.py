@@ -19,6 +19,7 @@ from hipwright.tensors import BITS, COMPLEX, HostTensor
 from hipwright.verify.blockwise.rows import element_budgets, honest_rows
 from hipwright.verify.expected import F64, IndexRule, Mask, Rule
 
+_INDICES = ("int32", "int64")
 _E4M3 = ("float8_e4m3fn", "float8_e4m3fnuz")
 _E5M2 = ("float8_e5m2", "float8_e5m2fnuz")
 
@@ -189,12 +190,15 @@ def unchanged_rule(path: str, tensor: HostTensor) -> Rule:
 
 
 def _exact_rule(path: str, native: HostTensor, exact: HostTensor, nudged: Sequence[HostTensor]) -> Rule:
-    want = exact.bits().astype(BITS[native.dtype])
-    judged: Mask = want == native.bits()
+    want, own = exact.bits().astype(BITS[native.dtype]), native.bits()
+    judged: Mask = want == own
     for moved in nudged:
         judged = judged & (want == moved.bits().astype(want.dtype))
-    want = np.where(judged, want, native.bits())  # a choice among equals is marked in the others (modes/ties.py)
-    return Rule(path=path, spec=native.spec, expected=want, judged=None if judged.all() else judged)
+    near: Mask = (want < 0) & (own >= 0) & (native.dtype in _INDICES)  # how modes/ties.py marks a choice among those
+    # the float64 run's choice, as the baseline may have taken another; one among equals is marked in all but its own
+    want = np.where(near, np.invert(want), np.where(judged, want, own)) if near.any() else np.where(judged, want, own)
+    known, among = (None if judged.all() else judged), (near if near.any() else None)
+    return Rule(path=path, spec=native.spec, expected=want, judged=known, near=among)
 
 
 # ---------------------------------------------------------------- selections

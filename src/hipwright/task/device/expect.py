@@ -235,7 +235,7 @@ class Expecting:
             wide = widened(args)
         model = self._new_model()
         states.to_double(model)
-        exact = self._values(model, wide, exact=True, close=self._narrowest(), indices=False)
+        exact = self._values(model, wide, exact=True, close=self._narrowest(), equals=False)
         taken = {memory(tensor) for _, tensor in named_leaves("", wide)}
         return [tensor.clone() if memory(tensor) in taken else tensor for tensor in exact]
 
@@ -284,11 +284,11 @@ class Expecting:
         *,
         exact: bool,
         close: str = "",
-        indices: bool = True,
+        equals: bool = True,
         sums: RoundedSums | None = None,
     ) -> list[torch.Tensor]:
         """Outputs and buffers afterwards, in the order of the leaves. close: as in `TaskHandle.reference`."""
-        call = ModelCall(self.file, model, args, exact=exact, close=close, indices=indices, sums=sums)
+        call = ModelCall(self.file, model, args, exact=exact, close=close, equals=equals, sums=sums)
         return [tensor for _, tensor in (*call.leaves(), *self._buffers(model))]
 
     def _moved_model(self, way: Nudge) -> torch.nn.Module:
@@ -335,7 +335,8 @@ class Expecting:
             if leaf.exact and leaf.evidence:
                 leaf.gather = find_gather(leaf.want.view(leaf.shape), sources)
                 if leaf.gather is not None and leaf.judged is not None:
-                    leaf.judged |= ties(leaf.gather)
+                    several = ties(leaf.gather)
+                    leaf.judged |= several if leaf.near is None else several & ~leaf.near
 
 
 def states_of(state: Tree) -> list[Any]:

@@ -52,7 +52,8 @@ class DeviceLeaf:
 
     want: float64 or float32 expectation, or an exact leaf's own values. honest: the larger of the honest errors, NaN
     where it is not used; None under KernelBench's rule and for exact leaves. judged: False where the honest baseline
-    disagrees with the reference. evidence: False for a leaf that must only remain unchanged.
+    disagrees with the reference. near: where an index was chosen among near values (task/host/modes/ties.py). evidence:
+    False for a leaf that must only remain unchanged.
     """
 
     path: str
@@ -62,6 +63,7 @@ class DeviceLeaf:
     exact: bool
     honest: torch.Tensor | None = None
     judged: torch.Tensor | None = None
+    near: torch.Tensor | None = None
     evidence: bool = True
     gather: DeviceIndexRule | None = None
     row: torch.Tensor | None = None

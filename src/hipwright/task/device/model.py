@@ -102,7 +102,7 @@ class ModelCall:
         *,
         exact: bool = False,
         close: str = "",
-        indices: bool = True,
+        equals: bool = True,
         seed: int = RUN_SEED,
         sums: RoundedSums | None = None,
     ) -> None:
@@ -113,7 +113,7 @@ class ModelCall:
         seed_everything(seed)
         before = _generators(file.device)
         own = (tensor for _, tensor in named_leaves("inputs", args))
-        choices = TieMarker(close, own, indices=indices) if close else None
+        choices = TieMarker(close, own, equals=equals) if close else None
         mode: AbstractContextManager[None] = float64(choices, sums=sums) if exact else nullcontext()
         start = time.perf_counter()
         with torch.no_grad(), file.device, values_checked(), mode:

@@ -40,6 +40,7 @@ class LeafSink:
         self.path, self.native, self.unchanged = path, native, unchanged
         self.exact = self.unchanged or not native.is_floating_point()
         self._judged: torch.Tensor | None = None
+        self._near: torch.Tensor | None = None
         count, device = native.numel(), native.device
         compact = count >= COMPACT and native.dtype != torch.float64
         if self.exact:
@@ -62,6 +63,7 @@ class LeafSink:
         if self.exact:
             want.copy_(true.to(want.dtype))
             judged: torch.Tensor | None = want == base
+            self._told_near(start, want, base)
         else:
             assert self._honest is not None
             judged = baseline_errors(base, true, want=want, honest=self._honest[start:stop])
@@ -79,6 +81,18 @@ class LeafSink:
             assert self._honest is not None
             add_moved(true, shifted, size, self._honest[start : start + true.numel()])
 
+    def _told_near(self, start: int, want: torch.Tensor, base: torch.Tensor) -> None:
+        """Notes where indices were chosen among near values, and takes their marks away (task/host/modes/ties.py)."""
+        if want.dtype not in (torch.int32, torch.int64):
+            return
+        near = (want < 0) & (base >= 0)
+        if not bool(near.any()):
+            return
+        if self._near is None:
+            self._near = torch.zeros(self._want.numel(), dtype=torch.bool, device=near.device)
+        self._near[start : start + near.numel()] = near
+        want.copy_(torch.where(near, want.bitwise_not(), want))
+
     def _judge(self, start: int, judged: torch.Tensor | None) -> None:
         if judged is None or bool(judged.all()):
             return
@@ -90,7 +104,7 @@ class LeafSink:
         """The finished leaf."""
         found = leaf_of(self.path, self.native, self._want)
         found.exact, found.honest, found.judged = self.exact, self._honest, self._judged
-        found.evidence = not self.unchanged
+        found.near, found.evidence = self._near, not self.unchanged
         return found
 
 

@@ -2,10 +2,12 @@
 host.
 
 The index of a largest element is not determined where another element is equal up to rounding: the kernel before it may
-have rounded otherwise, and torch's choice among equals is arbitrary. `TieMarker` runs inside the float64 reference on
-nudged inputs and adds the length of the dimension to such an index, so that it differs from the index without the
-nudge, and the element is not judged (`tolerance.strict_rule`). Marks reach outputs only: an operator that computes with
-a marked index gets the true one.
+have rounded otherwise, and torch's choice among equals is arbitrary. `TieMarker` runs inside the float64 reference and
+adds the length of the dimension to such an index, so that it differs from the baseline's, and the element is not judged
+(`tolerance.strict_rule`), except by the value that it selects where that can be told. Where an element that is *not*
+the same as the chosen one is equal to it up to rounding, the index is marked by its complement, a negative number: no
+index among those can be told from another by value, so the element is never judged. Marks reach outputs
+only: an operator that computes with a marked index gets the true one.
 
 A value that is rounded to a whole number is not determined either where it lies half way up to rounding: quantised
 outputs differ there by one step. Such a result is marked by a number two away, which no honest kernel returns, and the
@@ -22,11 +24,14 @@ from torch.utils import _pytree as pytree
 
 from hipwright.task.host.modes import depthwise
 
-ROUNDINGS, OF_EXPONENTS = 8.0, 32.0
+ROUNDINGS, OF_EXPONENTS, OF_DISTANCE = 8.0, 32.0, 4.0
 """Unit roundoffs by which two equals may differ: an honest exp and sum cost two to four each. In float32 and float64,
-of which kernels round every step, the difference that exp is taken of costs as many as it is large: a softmax at a
-distance of 20 from the maximum.
+of which kernels round every step, the difference that exp is taken of is rounded, and its product by log2(e), where a
+kernel uses exp2. Two numbers that round to the same one differ by two roundings, so each of these costs two for each
+unit of the distance from the row's largest value, which is the logarithm of their quotient where none is negative.
 """
+_FARTHEST = 110.0
+"""The largest such distance: exponents below are zero in float32."""
 
 _KEEP = frozenset(
     {
@@ -50,6 +55,8 @@ _KEEP = frozenset(
     }
 )
 """Operators that pass a mark on."""
+_SAME = 4.0
+"""Roundings of float64 by which results of the reference for the same inputs differ: vectors and their remainders."""
 _HALF_WAY = 32.0
 """Unit roundoffs of float32 by which a rounded value may differ from one half way: a norm, a scale and a quotient."""
 _WHOLE_NUMBERS = _KEEP | {
@@ -80,17 +87,18 @@ class TieMarker:
     """Watches operators.
 
     dtype: the narrowest of the task's floats, by name. inputs: have not been rounded, so a choice among them is the
-    candidate's alone. indices: whether those are marked too, beside rounded values.
+    candidate's alone. equals: whether a choice among the same values alone is marked too, not only among near ones.
     """
 
-    def __init__(self, dtype: str, inputs: Iterable[torch.Tensor], *, indices: bool = True) -> None:
+    def __init__(self, dtype: str, inputs: Iterable[torch.Tensor], *, equals: bool = True) -> None:
         limits = torch.finfo(getattr(torch, dtype))
-        roundings = OF_EXPONENTS if limits.bits >= 32 else ROUNDINGS
-        self._close, self._smallest = roundings * limits.eps / 2, limits.tiny
+        self._rounds_all = limits.bits >= 32
+        self._unit, self._smallest = limits.eps / 2, limits.tiny
+        self._same = min(_SAME * torch.finfo(torch.float64).eps, self._unit)
         self._known = frozenset(tensor.untyped_storage().data_ptr() for tensor in inputs)
         self._half_way = _HALF_WAY * torch.finfo(torch.float64 if dtype == "float64" else torch.float32).eps / 2
         self._true: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # id of a marked tensor: (it, the true one)
-        self._indices = indices
+        self._equals = equals
         self._rounded: set[int] = set()  # ids of those that hold rounded values
 
     def called(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -108,8 +116,6 @@ class TieMarker:
             return self._half_ways(true_args, out)
         if name in _KEEP and isinstance(first, torch.Tensor) and id(first) in self._true:
             return self._put(func(*args, **kwargs), out)
-        if not self._indices:
-            return out
         if name in _ALONE and isinstance(first, torch.Tensor):
             return self._alone(true_args, true_kwargs, out)
         if name in _WITH_VALUES and isinstance(out, tuple) and len(out) == 2 and first is not None:
@@ -181,16 +187,33 @@ class TieMarker:
             return true
         size = source.shape[dim]
         values = values if values.dim() == source.dim() else values.unsqueeze(dim)
-        many = self._rivals(source.movedim(dim, -1), values.movedim(dim, -1)).movedim(-1, dim)
-        return self._put(true + size * many.reshape(true.shape).to(true.dtype), true)
+        several, near = (
+            found.movedim(-1, dim).reshape(true.shape)
+            for found in self._rivals(source.movedim(dim, -1), values.movedim(dim, -1))
+        )
+        marked = true + size * several.to(true.dtype) if self._equals else true
+        return self._put(torch.where(near, true.bitwise_not(), marked), true)
 
-    def _rivals(self, source: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        """Where more than one element of a row of `source` is equal to the value up to rounding, [..., k]."""
+    def _rivals(self, source: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Where more than one element of a row of `source` is equal to the value up to rounding, and where one of them
+        is not the same, both [..., k].
+        """
         ordered = source.sort(-1).values.contiguous()
-        margin = torch.where(values.isinf(), 0.0, values.abs() * self._close + self._smallest)
-        low = torch.searchsorted(ordered, (values - margin).contiguous())
-        high = torch.searchsorted(ordered, (values + margin).contiguous(), right=True)
-        return high - low > 1
+
+        def within(margin: torch.Tensor) -> torch.Tensor:
+            margin = torch.where(values.isinf(), 0.0, margin)
+            low = torch.searchsorted(ordered, (values - margin).contiguous())
+            return torch.searchsorted(ordered, (values + margin).contiguous(), right=True) - low
+
+        close = within(values.abs() * self._roundings(ordered, values) * self._unit + self._smallest)
+        return close > 1, close > within(values.abs() * self._same)
+
+    def _roundings(self, ordered: torch.Tensor, values: torch.Tensor) -> torch.Tensor | float:
+        """How many unit roundoffs two equals may differ by, for each value of the rows `ordered`."""
+        if not self._rounds_all:
+            return ROUNDINGS
+        apart = (ordered[..., -1:] / values.clamp(min=self._smallest)).log().nan_to_num().clamp(0.0, _FARTHEST)
+        return torch.where(ordered[..., :1] < 0.0, 0.0, ROUNDINGS + OF_DISTANCE * apart).clamp(min=OF_EXPONENTS)
 
 
 def _dim(func: Any, args: Any, kwargs: dict[str, Any]) -> int | None:
