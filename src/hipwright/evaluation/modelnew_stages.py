@@ -165,9 +165,9 @@ class ModelNewSchedule:
 
         def work(state: EvaluationState) -> Verdict:
             reference = gpu.reference if gpu is not None and self.gate == "full" else None
-            return verify_gpu(
-                None, state.program, None, self.oracle, reference, worker, gate=self.gate, load_options=load_options
-            )
+            how: dict[str, Any] = {"gate": self.gate, "load_options": load_options}
+            how["asked"] = None if gpu is None else lambda: gpu.judging
+            return verify_gpu(None, state.program, None, self.oracle, reference, worker, **how)
 
         return EvaluationStage("verify", work, keep_verdict(name))
 

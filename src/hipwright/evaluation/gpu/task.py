@@ -176,12 +176,13 @@ class GpuTask(ProgramTiming):
         if oracle.status() is None:
             oracle.prepare(every=gate == "full")  # the expectations are computed before the GPU is used
         reference = self.judging if gate == "full" else None
+        judged = partial(verify_gpu, parsed, program, build, oracle, reference, gate=gate, asked=lambda: self.judging)
         if worker is not None:
             with self.gpu.timing_lock.shared():
-                return verify_gpu(parsed, program, build, oracle, reference, worker, gate=gate)
+                return judged(worker=worker)
         lock = self.gpu.timing_lock
         with self._worker_lock, lock.exclusive() if alone else lock.shared(gives_way=True):
-            return verify_gpu(parsed, program, build, oracle, reference, self.worker, gate=gate)
+            return judged(worker=self.worker)
 
     def verify_own(
         self, parsed: Parsed, program: Program, build: Build, oracle: Oracle, worker: CandidateWorker

@@ -13,17 +13,18 @@ from typing import Any
 import torch
 
 from hipwright.digest import span
+from hipwright.errors import TaskError
 from hipwright.held import key_of
 from hipwright.targets import TORCH_GPU
-from hipwright.task.device.inputs import Inputs, Told, phase, spec_of
+from hipwright.task.device.inputs import Inputs, Told, is_fault, phase, spec_of
 from hipwright.task.device.made_states import MadeStates, places, separate
-from hipwright.task.device.model import DeviceFile, moved_to
+from hipwright.task.device.model import DeviceFile, ModelCall, is_memory, moved_to
 from hipwright.task.host import state as states
 from hipwright.task.host.prepared import Token
 from hipwright.task.host.reference import ReferenceModel
 from hipwright.task.host.together import fill
 from hipwright.tensors import HostTensor, Tree
-from hipwright.torchio import from_torch, map_torch, to_torch
+from hipwright.torchio import from_torch, map_torch, to_torch, tree_to_torch
 
 KEPT_SHARE = 8
 """States, and models set to one, may each take this part of the memory of the device, or of the machine on the CPU."""
@@ -75,6 +76,22 @@ class HeldRuns(Inputs):
         how = {name: value for name, value in header.items() if name != "recipe"}
         state = {**self._made.get(header["recipe"]), "buffers": buffers}
         return {}, list(self._runs.run(inputs, state, token=key_of(header["recipe"]), **how))
+
+    def refusal(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """{"why": what the module raises on the inputs `bundle` and the state header["state"] here, "" where it runs}.
+
+        The inputs lie as far from addresses of 256 bytes as they do where a candidate gets them (`moved_to`).
+        """
+        phase("forward")
+        args = map_torch(tree_to_torch(bundle), lambda tensor: moved_to(tensor, self.device))
+        model = self.file.model(self._table(header["state"]))
+        try:
+            ModelCall(self.file, model, args)
+        except TaskError as error:
+            if is_memory(error) or is_fault(error.__cause__):
+                raise
+            return {"why": error.message}, None
+        return {"why": ""}, None
 
     def _table(self, number: int) -> Tree:
         """The state table of a number, with torch tensors for held parameters."""

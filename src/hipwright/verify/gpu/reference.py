@@ -156,7 +156,7 @@ class DeviceReference(DeviceProcess):
         """
         drawn = self._drawn(workload, seed, family, slot)
         with self._lock:
-            key = (drawn, self._state(state), policy)
+            key = (drawn, self.state_number(state), policy)
             if key not in self._expected:
                 try:
                     self._expected[key] = info = self._make(drawn, state, policy)
@@ -179,7 +179,7 @@ class DeviceReference(DeviceProcess):
     def _made(self, drawn: InputSetId, state: Tree, policy: TolerancePolicy, *, may_ask: bool) -> ExpectationInfo | int:
         """An expectation; may_ask: or the bytes beyond its share that a float64 run needs."""
         case, strict = next(self._ids), policy.mode == "strict"
-        header = {"case": case, "drawn": self.header(drawn), "state": self._state(state), "strict": strict}
+        header = {"case": case, "drawn": self.header(drawn), "state": self.state_number(state), "strict": strict}
         header["written"] = list(self.handle.written)
         reply, tree = self.ask("run", {**header, "may_ask": may_ask})
         if "wanted" in reply:
@@ -285,7 +285,7 @@ class DeviceReference(DeviceProcess):
         side = next(self._ids)
         written = list(self.handle.written)
         header = {"side": side, "name": name, "drawn": drawn, "graph": graph, "moved": moved, "written": written}
-        reply = self._opened(name, {**header, "state": self._state(state)})
+        reply = self._opened(name, {**header, "state": self.state_number(state)})
         if reply.get("missing"):
             raise BaselineMissing(f"no {name} baseline: {reply['missing']}", evidence={"baseline": name})
         return ReferenceSide(self, name, side, self.generation, tuple(reply["notes"]))
@@ -314,7 +314,7 @@ class DeviceReference(DeviceProcess):
             for name, seed in (("old", old), ("new", new))
         }
         numbers = [side.number for side in sides if side.generation == self.generation]
-        header |= {"sides": numbers, "state": self._state(state), "written": list(self.handle.written)}
+        header |= {"sides": numbers, "state": self.state_number(state), "written": list(self.handle.written)}
         return bool(self.ask("side_renew", header)[0]["renewed"])
 
     def taken(self) -> int:
@@ -327,7 +327,7 @@ class DeviceReference(DeviceProcess):
 
     # ---------------------------------------------------------------- the host
 
-    def _state(self, state: Tree) -> int:
+    def state_number(self, state: Tree) -> int:
         """The host's number of a state table, which is sent once.
 
         Tables are kept alive, so an id belongs to one table.

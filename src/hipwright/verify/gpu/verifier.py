@@ -35,6 +35,7 @@ from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.hosts.device_process import Crowded
 from hipwright.verify.gpu.large_shapes import LargeShapeVerification, TimedInputs
 from hipwright.verify.gpu.loaded import LoadedProgram, Outcome
+from hipwright.verify.gpu.refusals import REFUSED, asks, refusal
 from hipwright.verify.oracle import Oracle
 from hipwright.verify.sequences.call_sequence import alternating_memory
 from hipwright.verify.verification import Gate
@@ -66,12 +67,14 @@ def verify_gpu(
     *,
     gate: Gate = "full",
     load_options: Mapping[str, Any] | None = None,
+    asked: Callable[[], DeviceReference] | None = None,
 ) -> Verdict:
     """Verifies one built program on the worker's device.
 
     parsed: None for ModelNew files, whose float atomics are unknown. reference: judges what is too large for the
-    oracle; without one that is skipped. gate: "fast" runs one family on unseen shapes and no no-ops. more: as for
-    `CandidateWorker.load`. Raises infrastructure errors; all else is in the Verdict.
+    oracle; without one that is skipped. gate: "fast" runs one family on unseen shapes and no no-ops. load_options: as
+    for `CandidateWorker.load`. asked: opens a reference that says which inputs it refuses on the device itself, where
+    `reference` is None. Raises infrastructure errors; all else is in the Verdict.
     """
     problem = oracle.status()
     if problem is not None:
@@ -85,6 +88,7 @@ def verify_gpu(
         reference=reference,
         worker=worker,
         load_options=load_options,
+        asked=asked if reference is None else lambda: reference,
     )
     return run.verdict_of(lambda: run.run_stages(gate))
 
@@ -117,7 +121,9 @@ def verify_timed(
 
 @dataclass(kw_only=True)
 class GpuVerification(LargeShapeVerification):
-    """The verification of one program on a worker's device."""
+    """The verification of one program on a worker's device. asked: as in `verify_gpu`."""
+
+    asked: Callable[[], DeviceReference] | None = None
 
     def verdict_of(self, stages: Callable[[], None]) -> Verdict:
         """The verdict of running some stages."""
@@ -210,11 +216,33 @@ class GpuVerification(LargeShapeVerification):
         todo += self.admitted_cases(self.parsed, self.program, known=todo)
         ran = []
         for batch in _batches(alternating_memory([case for case in todo if self.usable(case)])):
-            for item, outcome in zip(batch, session.run_many(batch, together=gate == "fast"), strict=False):
-                if self.settle(item, outcome) is not None:
-                    ran.append(item[0])
+            ran += self.run_batch(session, batch, together=gate == "fast")
         assert self.main is not None
         self.checks["families"] = [case.family for case in ran if case.workload == self.main.workload.name]
+
+    def run_batch(self, session: LoadedProgram, batch: Sequence[Item], *, together: bool) -> list[VerificationCase]:
+        """Runs and judges a batch; returns the cases that were judged.
+
+        A message ends with the first failure. Where the reference fails on those inputs too, on this device, that is no
+        evidence of the program: the case is skipped, and those after it are run.
+        """
+        ran, start = [], 0
+        while start < len(batch):
+            rest, outcomes = batch[start:], session.run_many(batch[start:], together=together)
+            start = len(batch)
+            for place, (item, outcome) in enumerate(zip(rest, outcomes, strict=False)):
+                if isinstance(outcome, Verdict) and self.refused_too(item[0], outcome):
+                    start = len(batch) - len(rest) + place + 1
+                elif self.settle(item, outcome) is not None:
+                    ran.append(item[0])
+        return ran
+
+    def refused_too(self, case: VerificationCase, verdict: Verdict) -> bool:
+        """Whether the reference refuses a case's inputs on the device, as the program did; it is then skipped."""
+        why = refusal(self.asked(), case) if self.asked is not None and asks(verdict) else ""
+        if why:
+            self.skipped[case.name] = REFUSED + why
+        return bool(why)
 
     def second_call(self, session: LoadedProgram) -> None:
         """Calls in a row on one state (`sequences.call_sequence`), and reads the first call's outputs once more."""
