@@ -226,7 +226,8 @@ ALL_TYPES = """
 #include <hip/hip_bf16.h>
 extern "C" __global__ void many(double a, float b, __half c, hip_bfloat16 d, bool e, char f, unsigned char g, short h,
     unsigned short i, int j, unsigned k, long long l, size_t m, const void* n, char* o, const float4* p,
-    unsigned long long* q, uint32_t* r, int8_t* s, bool* t, double* u, short* v, __half* w) {}
+    unsigned long long* q, uint32_t* r, int8_t* s, bool* t, double* u, short* v, __half* w,
+    const Float8E4M3FN* x8, Float8E5M2* y8, Float8E4M3FNUZ* z8, const Float8E5M2FNUZ* w8) {}
 extern "C" __global__ void none() {}
 """
 
@@ -234,6 +235,12 @@ extern "C" __global__ void none() {}
 def many() -> list[Any]:
     text = f"HIP = r'''{ALL_TYPES}'''\ndef forward(self, x):\n    return x\n"
     return list(parse(text).signatures.values())
+
+
+def test_pointers_to_every_type_take_tensors_of_it() -> None:
+    text = binding_source(many())
+    for name in ("kFloat8_e4m3fn", "kFloat8_e5m2", "kFloat8_e4m3fnuz", "kFloat8_e5m2fnuz"):
+        assert f"{{at::{name}}}" in text
 
 
 @pytest.mark.slow

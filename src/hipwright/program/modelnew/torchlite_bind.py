@@ -31,6 +31,10 @@ _DTYPES = {
     torch.complex128: 10,
     torch.bool: 11,
     torch.bfloat16: 15,
+    torch.float8_e5m2: 17,
+    torch.float8_e4m3fn: 18,
+    torch.float8_e5m2fnuz: 19,
+    torch.float8_e4m3fnuz: 20,
 }
 _TYPES = {number: dtype for dtype, number in _DTYPES.items()}
 

@@ -42,7 +42,8 @@ struct HwHost {
 
 namespace c10 {
 enum class ScalarType : int8_t { Byte, Char, Short, Int, Long, Half, Float, Double, ComplexHalf, ComplexFloat, ComplexDouble,
-                                 Bool, QInt8, QUInt8, QInt32, BFloat16, Undefined };
+                                 Bool, QInt8, QUInt8, QInt32, BFloat16, Undefined,
+                                 Float8_e5m2, Float8_e4m3fn, Float8_e5m2fnuz, Float8_e4m3fnuz };
 enum class DeviceType : int8_t { CPU, CUDA, HIP = CUDA };
 using DeviceIndex = int8_t;
 enum class Layout : int8_t { Strided };
@@ -54,15 +55,17 @@ template <class T> using optional = std::optional<T>;
 
 inline const char *toString(ScalarType t) {
     static const char *names[] = {"Byte", "Char", "Short", "Int", "Long", "Half", "Float", "Double", "ComplexHalf",
-                                  "ComplexFloat", "ComplexDouble", "Bool", "QInt8", "QUInt8", "QInt32", "BFloat16", "Undefined"};
+                                  "ComplexFloat", "ComplexDouble", "Bool", "QInt8", "QUInt8", "QInt32", "BFloat16", "Undefined",
+                                  "Float8_e5m2", "Float8_e4m3fn", "Float8_e5m2fnuz", "Float8_e4m3fnuz"};
     return names[(int)t];
 }
 inline size_t elementSize(ScalarType t) {
-    static const int sizes[] = {1, 1, 2, 4, 8, 2, 4, 8, 4, 8, 16, 1, 1, 1, 4, 2, 0};
+    static const int sizes[] = {1, 1, 2, 4, 8, 2, 4, 8, 4, 8, 16, 1, 1, 1, 4, 2, 0, 1, 1, 1, 1};
     return sizes[(int)t];
 }
 inline bool isFloatingType(ScalarType t) {
-    return t == ScalarType::Half || t == ScalarType::Float || t == ScalarType::Double || t == ScalarType::BFloat16;
+    return t == ScalarType::Half || t == ScalarType::Float || t == ScalarType::Double ||
+           t == ScalarType::BFloat16 || t > ScalarType::Undefined;
 }
 inline bool isIntegralType(ScalarType t, bool with_bool = false) {
     return (int)t <= (int)ScalarType::Long || (with_bool && t == ScalarType::Bool);
@@ -477,7 +480,9 @@ struct MaybeDevice {
 inline MaybeDevice device_of(const Tensor &t) { return t.defined() ? MaybeDevice{true, t.device()} : MaybeDevice{}; }
 constexpr auto kByte = ScalarType::Byte, kChar = ScalarType::Char, kShort = ScalarType::Short, kInt = ScalarType::Int, kLong = ScalarType::Long,
     kHalf = ScalarType::Half, kFloat = ScalarType::Float, kDouble = ScalarType::Double, kBool = ScalarType::Bool, kBFloat16 = ScalarType::BFloat16,
-    kUInt8 = kByte, kInt8 = kChar, kInt16 = kShort, kInt32 = kInt, kInt64 = kLong, kFloat16 = kHalf, kFloat32 = kFloat, kFloat64 = kDouble;
+    kUInt8 = kByte, kInt8 = kChar, kInt16 = kShort, kInt32 = kInt, kInt64 = kLong, kFloat16 = kHalf, kFloat32 = kFloat, kFloat64 = kDouble,
+    kFloat8_e5m2 = ScalarType::Float8_e5m2, kFloat8_e4m3fn = ScalarType::Float8_e4m3fn,
+    kFloat8_e5m2fnuz = ScalarType::Float8_e5m2fnuz, kFloat8_e4m3fnuz = ScalarType::Float8_e4m3fnuz;
 constexpr auto kCPU = DeviceType::CPU;
 constexpr auto kCUDA = DeviceType::CUDA;
 constexpr auto kHIP = DeviceType::CUDA;
