@@ -103,6 +103,21 @@ def test_rows_are_quantised(wave: int, width: int) -> None:
     )
 
 
+def test_values_that_are_read_back_are_not_clamped_either() -> None:
+    """What is stored and what is computed with its value round one number, which saturates."""
+
+    def both(x: torch.Tensor, scale: torch.Tensor) -> Any:
+        codes = (x / scale).clamp(-448.0, 448.0).to(torch.float8_e4m3fn)
+        return codes, codes.float() * scale
+
+    made = judged(both, [numbers(torch.float8_e4m3fn), torch.tensor([0.5])])
+    text = made.program.text
+    assert "round_float8_e4m3fn(" in text and "448.0f" not in text
+
+    made = judged(lambda x: x.clamp(-240.0, 448.0).to(torch.float8_e4m3fn).float(), [numbers(torch.float8_e4m3fn)])
+    assert "240.0f" in made.program.text, "a clamp below the largest number decides"
+
+
 def test_copies_move_bytes() -> None:
     """Transposed, gathered and joined values keep their codes."""
     x = [torch.arange(256, dtype=torch.uint8).view(dtype).view(16, 16) for dtype in DTYPES]

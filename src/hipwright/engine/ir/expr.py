@@ -209,11 +209,13 @@ class ExprArena:
         ctype = "long" if kind.startswith("arg") else body.ctype
         return self.make("loop", (body, *inner), ctype, attr, attr.key)
 
-    def rewrite(self, roots: Sequence[E], atom: Any, load: Any, quotient: Any = None, position: Any = None) -> list[E]:
+    def rewrite(
+        self, roots: Sequence[E], atom: Any, load: Any, quotient: Any = None, position: Any = None, call: Any = None
+    ) -> list[E]:
         """The roots with index atoms replaced by `atom(Atom) -> Ix | None` and loads by `load(E) -> E | None`.
 
         quotient: the same for divisions, of what a division has become and what it was. position: `position(E) -> Ix |
-        None` for 64-bit integers that are known as positions.
+        None` for 64-bit integers that are known as positions. call: `call(E) -> E | None` for functions.
         """
         done: dict[int, E] = {}
 
@@ -236,6 +238,8 @@ class ExprArena:
                 new = quotient(new, e) or new
             if position and new.op in ("bin", "fn") and new.ctype == "long" and (at := position(new)) is not None:
                 new = self.index(at)
+            if call and new.op == "fn":
+                new = call(new) or new
             if e.label and not new.label:
                 new.label = e.label
             done[e.id] = new

@@ -74,7 +74,7 @@ class Body:
         self.name = name
         self.need = need
         for member in group.members:
-            member.value = _unrounded(member, need)
+            member.value = _saturating(context, _unrounded(member, need))
         placed = [m for m in group.members if m.item.place]
         values = [*(m.value for m in group.members), *positions(context.arena, placed)]
         self.words = sorted({e.attr[0] for e in walk(values) if e.op == "load" and e.attr[2] == BIT_WORD})
@@ -279,6 +279,21 @@ def _unrounded(member: GroupMember, need: Need) -> E:
         e = e.args[0]
         return _unclamped(e, LARGEST_E4M3) if dtype == "float8_e4m3fn" else e
     return e
+
+
+def _saturating(c: LoweringContext, value: E) -> E:
+    """A value whose roundings to float8_e4m3fn are of unclamped numbers, as those that are stored are."""
+    rounding = ROUNDING["float8_e4m3fn"]
+    if not any(e.op == "fn" and e.attr == rounding for e in walk([value])):
+        return value
+
+    def call(e: E) -> E | None:
+        if e.attr != rounding:
+            return None
+        bare = _unclamped(e.args[0], LARGEST_E4M3)
+        return None if bare is e.args[0] else c.arena.make("fn", [bare], e.ctype, rounding)
+
+    return c.arena.rewrite([value], lambda atom: None, lambda load: None, call=call)[0]
 
 
 def _unclamped(e: E, limit: float) -> E:
