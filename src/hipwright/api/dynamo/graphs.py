@@ -99,7 +99,8 @@ class CompiledGraph:
             with KEPT.use(request.targets or (), unsafe=request.unsafe) as machine:
                 result = answer(request, on=machine, fresh=True)
         self.result = result
-        program, why = program_of(task.task, result)
+        captured = self.options.device_graphs and self.part == "inference"
+        program, why = program_of(task.task, result, graphs=captured)
         if program is None:
             self._give_up(why)
         else:

@@ -14,6 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from hipwright.api.live.exported import InputName, LiveTask
+from hipwright.api.live.graphed import GraphedProgram
 from hipwright.api.live.guards import SourceGuards, refusal
 from hipwright.errors import GuardFailed, HipwrightError
 
@@ -60,6 +61,14 @@ class OptimizedModule(torch.nn.Module):  # type: ignore[misc]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["original"], name)
+
+    @property
+    def device_graphs(self) -> dict[str, Any]:
+        """{"replays", "captures", "launched": plain calls of the program by reason}; {} where none is captured."""
+        program = self.__dict__["_program"]
+        if not isinstance(program, GraphedProgram):
+            return {}
+        return {"replays": program.replays, "captures": program.captures, "launched": dict(program.launched)}
 
     def train(self, mode: bool = True) -> OptimizedModule:
         """Sets the mode of the original, whose parts these are."""
@@ -132,8 +141,9 @@ class OptimizedModule(torch.nn.Module):  # type: ignore[misc]
         self.fallbacks[why] += 1
 
     def __deepcopy__(self, memo: dict[int, Any]) -> OptimizedModule:
-        own = self.__dict__
-        return OptimizedModule(copy.deepcopy(own["original"], memo), own["_live"], own["_program"], own["_why"])
+        own, program = self.__dict__, self.__dict__["_program"]
+        program = program.apart() if isinstance(program, GraphedProgram) else program
+        return OptimizedModule(copy.deepcopy(own["original"], memo), own["_live"], program, own["_why"])
 
     def __repr__(self) -> str:
         return f"OptimizedModule({self.original!r})"
