@@ -2,9 +2,10 @@
 
     python -m benchmarks.corpora.whole [NAME...] [--small] [--target T]... [--budget N] [--regions K] [--out DIR]
 
-Without names all models of `whole_models`. What happens, with seconds, on stderr. A line a model; then the geometric mean of the speedup over the better of
-eager and torch.compile, and the least of them, where they were measured. A model that fails is a line with the reason;
-the exit code is 1 then. DIR holds a folder a model, and whole.json with all figures; models in it are not run again.
+Without names all models of `whole_models`. What happens is said on stderr, with seconds. A line a model; then the
+geometric mean of the speedup over the better of eager and torch.compile, and the least of them, where they were
+measured. A model that fails is a line with the reason; the exit code is 1 then. DIR holds a folder a model, and
+whole.json with all figures; models in it are not run again.
 """
 
 from __future__ import annotations

@@ -57,9 +57,9 @@ class CudaGraphs:
     def capturing(self, device: torch.device) -> bool:
         """As `DeviceGraphs.capturing`."""
         if torch.cuda.current_device() == device.index:
-            return torch.cuda.is_current_stream_capturing()
+            return bool(torch.cuda.is_current_stream_capturing())
         with torch.cuda.device(device):
-            return torch.cuda.is_current_stream_capturing()
+            return bool(torch.cuda.is_current_stream_capturing())
 
     def stream(self, device: torch.device) -> int:
         """The current stream's handle."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -37,7 +37,9 @@ class Capturable(Protocol):
     device: str
     prepares: bool
 
-    def __call__(self, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]) -> Call: ...
+    def __call__(self, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]) -> Call:
+        """As `ProgramCall`."""
+        ...
 
     def packed(self, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]) -> Any:
         """What a call reads beside its arguments: it must live as long as a graph of the call."""
@@ -58,9 +60,9 @@ class _Kind:
     result: Call = ((), {})
     packed: Any = None
 
-    def alive(self) -> bool:
-        """Whether its state's memory is still what it was; another tensor may have the address afterwards."""
-        return not any(one.expired() for one in self.storages)
+    def expired(self) -> bool:
+        """Whether memory of its state was freed; another tensor may have the address afterwards."""
+        return any(map(torch.UntypedStorage._expired, [one.cdata for one in self.storages]))
 
 
 class GraphedProgram:
@@ -74,6 +76,7 @@ class GraphedProgram:
     def __init__(self, program: Capturable, graphs: DeviceGraphs | None = None, *, most: int = GRAPHS) -> None:
         self.replays, self.captures, self.launched = 0, 0, Counter[str]()
         self._program, self._graphs, self._most = program, graphs or cuda_graphs(), most
+        self._packs = program.prepares
         self._kinds: OrderedDict[tuple[Any, ...], _Kind] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -101,19 +104,19 @@ class GraphedProgram:
         return self._program(inputs, state)
 
     def _kind(self, device: torch.device, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]) -> _Kind:
-        given = tuple([(one.shape, one.stride(), one.dtype) for one in inputs])
-        places = tuple([one.data_ptr() for one in state.values()])
-        key = (device.index, self._graphs.stream(device), given, places)
-        now = tuple([_form(one, self._program.prepares) for one in state.values()])
+        given, held, packs = [(one.shape, one.stride(), one.dtype) for one in inputs], state.values(), self._packs
+        key = (device.index, self._graphs.stream(device), tuple(given), tuple([one.data_ptr() for one in held]))
+        shapes, strides = [one.shape for one in held], [one.stride() for one in held]
+        now = shapes, strides, [one.dtype for one in held], _versions(held, packs)
         kind = self._kinds.get(key)
-        if kind is not None and kind.state == now and kind.alive():
+        if kind is not None and kind.state == now and not (packs and kind.expired()):
             self._kinds.move_to_end(key)
             return kind
-        self._kinds = OrderedDict((k, one) for k, one in self._kinds.items() if k != key and one.alive())
+        self._kinds = OrderedDict((k, one) for k, one in self._kinds.items() if k != key and not one.expired())
         while len(self._kinds) >= self._most:
             self._kinds.popitem(last=False)
         why = OVERLAPPING if any(torch._debug_has_internal_overlap(one) for one in inputs) else ""
-        kind = _Kind(now, [StorageWeakRef(one.untyped_storage()) for one in state.values()], why=why)
+        kind = _Kind(now, [StorageWeakRef(one.untyped_storage()) for one in held], why=why)
         self._kinds[key] = kind
         return kind
 
@@ -145,7 +148,7 @@ class GraphedProgram:
         if size > LARGEST:
             kind.why = f"inputs and outputs of {size >> 20} MiB would be copied"
             return
-        if self._program.prepares:
+        if self._packs:
             kind.packed = self._program.packed(inputs, state)
         kind.inputs, kind.result, kind.replay = own, result, replay
         self.captures += 1
@@ -163,10 +166,9 @@ class GraphedProgram:
         return self.apart()
 
 
-def _form(tensor: torch.Tensor, prepares: bool) -> tuple[Any, ...]:
-    """What of a state tensor a graph relies on beside its address; its values only where they are packed."""
-    version = tensor._version if prepares and not tensor.is_inference() else 0
-    return version, tensor.shape, tensor.stride(), tensor.dtype
+def _versions(state: Iterable[torch.Tensor], packs: bool) -> list[int]:
+    """Counts of changes in place, by which packed weights are known to be old; 0 where a tensor has none."""
+    return [0 if one.is_inference() else one._version for one in state] if packs else []
 
 
 def _bytes(tensors: Sequence[torch.Tensor]) -> int:

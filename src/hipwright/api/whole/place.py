@@ -221,7 +221,8 @@ def _together(counts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {"calls": 0, "replays": 0, "fallbacks": {}, "launched": {}}
     for one in counts.values():
         for name, value in one.items():
-            found[name] = dict(Counter(found[name]) + Counter(value)) if isinstance(value, dict) else found[name] + value
+            more = isinstance(value, dict)
+            found[name] = dict(Counter(found[name]) + Counter(value)) if more else found[name] + value
     return found
 
 
