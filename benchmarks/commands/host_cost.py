@@ -151,6 +151,13 @@ class NullGraphs:
         """The call's result, and a replay that does nothing."""
         return (lambda: None), call()
 
+    def reserve(self, device: torch.device, size: int) -> bool:
+        """There is room."""
+        return True
+
+    def release(self, device: torch.device, size: int) -> None:
+        """Nothing was taken."""
+
 
 def drop_in_cost(text: str, name: str) -> tuple[float, float]:
     """Microseconds of a call of a task's drop-in: (kernel by kernel, by a graph)."""

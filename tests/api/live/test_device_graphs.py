@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from hipwright.api.live.device_graphs import CudaGraphs
+from hipwright.api.live.device_graphs import SHARE, CudaGraphs
 
 GPU: Any = SimpleNamespace(type="cuda", index=1)
 
@@ -74,6 +74,9 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     }.items():
         monkeypatch.setattr(torch.cuda, name, value)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0, raising=False)
+    over = lambda index, pool: made.said.append(f"{pool} of {index} is over")  # noqa: E731
+    monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", over, raising=False)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=SHARE * 100))
     monkeypatch.setattr("hipwright.api.live.device_graphs.GraphPool", lambda device: SimpleNamespace(handle=lambda: 5))
     return made
 
@@ -106,7 +109,8 @@ def test_after_a_failure_the_error_is_the_calls_and_the_place_is_left(
 
     with pytest.raises(ValueError, match="reads a value"):
         graphs.capture(GPU, fails_the_second_time)
-    assert device.said[-2:] == ["end", "main waits for side 0"]
+    freed = ["5 of 1 is over"] if broken else []
+    assert device.said[-2 - broken :] == ["end", *freed, "main waits for side 0"]
     monkeypatch.setattr(Graph, "broken", False)
     graphs.capture(GPU, lambda: None)
     assert "side 1 waits for main" in device.said
@@ -117,3 +121,10 @@ def test_the_tensors_device_is_asked_whether_it_captures(device: Device) -> None
     assert not graphs.capturing(GPU)
     device.inside = True
     assert graphs.capturing(GPU) and device.selected == 0
+
+
+def test_what_graphs_keep_is_a_part_of_the_devices_memory(device: Device) -> None:
+    graphs = CudaGraphs()
+    assert graphs.reserve(GPU, 60) and not graphs.reserve(GPU, 41) and graphs.reserve(GPU, 40)
+    graphs.release(GPU, 60)
+    assert graphs.reserve(GPU, 60) and not graphs.reserve(GPU, 1)

@@ -52,12 +52,21 @@ class Recorder:
 
     def __init__(self) -> None:
         self.current, self.outer, self.fails = 0, False, ""
+        self.kept, self.most = 0, 1 << 30
 
     def capturing(self, device: torch.device) -> bool:
         return self.outer
 
     def stream(self, device: torch.device) -> int:
         return self.current
+
+    def reserve(self, device: torch.device, size: int) -> bool:
+        fits = self.kept + size <= self.most
+        self.kept += size if fits else 0
+        return fits
+
+    def release(self, device: torch.device, size: int) -> None:
+        self.kept -= size
 
     def capture(self, device: torch.device, call: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         call()
@@ -223,6 +232,23 @@ def test_the_number_of_graphs_is_bounded() -> None:
     assert fast.captures == 7
     right(fast, torch.randn(7, 4), state)
     assert fast.replays == 8  # the newest are kept
+
+
+def test_what_all_graphs_keep_is_bounded_and_given_back() -> None:
+    fast, graphs, _ = made(most=2)
+    state = {"w": torch.randn(4)}
+    graphs.most = 2 * (3 * 4 + 3 * 4 + 1) * 4
+    for rows in (3, 2, 3, 2):
+        for _ in range(WARM_CALLS + 1):
+            right(fast, torch.randn(rows, 4), state)
+    assert fast.captures == 2 and graphs.kept == (24 + 1 + 16 + 1) * 4
+    other = fast.apart()
+    for _ in range(WARM_CALLS + 2):
+        right(other, torch.randn(3, 4), state)
+    assert not other.captures and other.launched["graphs keep as much memory as they may"] == 2
+    del fast
+    gc.collect()
+    assert not graphs.kept
 
 
 def test_sizes_that_the_program_declines_are_still_declined() -> None:

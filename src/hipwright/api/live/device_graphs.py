@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 
 from hipwright.device.graph_pool import GraphPool
 
 T = TypeVar("T")
+SHARE = 32
+"""Inputs and outputs that graphs keep are at most this part of a device's memory."""
 
 
 class DeviceGraphs(Protocol):
@@ -38,6 +41,14 @@ class DeviceGraphs(Protocol):
         """
         ...
 
+    def reserve(self, device: torch.device, size: int) -> bool:
+        """Takes bytes for what graphs keep beside their own memory; False where all graphs together keep too much."""
+        ...
+
+    def release(self, device: torch.device, size: int) -> None:
+        """Gives the bytes of a graph back that is forgotten."""
+        ...
+
 
 @dataclass(frozen=True)
 class _Place:
@@ -52,7 +63,9 @@ class CudaGraphs:
 
     def __init__(self) -> None:
         self._places: dict[tuple[int, int], _Place] = {}
+        self._kept = Counter[int]()  # bytes, by the device's number
         self._lock = threading.Lock()
+        self._counting = threading.RLock()  # a graph may be forgotten, by the garbage collector, while one is counted
 
     def capturing(self, device: torch.device) -> bool:
         """As `DeviceGraphs.capturing`."""
@@ -79,23 +92,53 @@ class CudaGraphs:
             try:
                 with torch.cuda.stream(place.side):
                     call()  # libraries make their workspaces of this stream now
-                    result = _recorded(graph, pool, call)
+                    result = _recorded(graph, pool, device, call)
             finally:
                 current.wait_stream(place.side)
             self._places[key] = place
         return graph.replay, result
 
+    def reserve(self, device: torch.device, size: int) -> bool:
+        """As `DeviceGraphs.reserve`: together a `SHARE`th of the device's memory."""
+        with self._counting:
+            most = int(torch.cuda.get_device_properties(device).total_memory) // SHARE
+            fits = self._kept[device.index] + size <= most
+            self._kept[device.index] += size if fits else 0
+            return fits
 
-def _recorded(graph: torch.cuda.CUDAGraph, pool: object, call: Callable[[], T]) -> T:
+    def release(self, device: torch.device, size: int) -> None:
+        """As `DeviceGraphs.release`."""
+        with self._counting:
+            self._kept[device.index] -= size
+
+
+def _recorded(graph: torch.cuda.CUDAGraph, pool: Any, device: torch.device, call: Callable[[], T]) -> T:
     graph.capture_begin(pool=pool, capture_error_mode="thread_local")
     try:
         result = call()
     except BaseException:
-        with contextlib.suppress(RuntimeError):  # a capture that failed is reported once more
-            graph.capture_end()
+        _abandon(graph, pool, device)
         raise
-    graph.capture_end()
+    try:
+        graph.capture_end()
+    except RuntimeError:
+        _end_allocating(pool, device)
+        raise
     return result
+
+
+def _abandon(graph: torch.cuda.CUDAGraph, pool: Any, device: torch.device) -> None:
+    """Ends a capture in which a call failed."""
+    try:
+        graph.capture_end()
+    except RuntimeError:  # it is invalid, which is said once more
+        _end_allocating(pool, device)
+
+
+def _end_allocating(pool: Any, device: torch.device) -> None:
+    """Tells torch's allocator that a capture is over whose end failed, which torch leaves out then."""
+    with contextlib.suppress(RuntimeError, AttributeError):
+        torch._C._cuda_endAllocateToPool(device.index, pool)
 
 
 @cache

@@ -8,6 +8,7 @@ the inputs, and the addresses of the state.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from hipwright.api.live.device_graphs import DeviceGraphs, cuda_graphs
 
 WARM_CALLS = 2
 """Plain calls of one kind before its graph is captured."""
-GRAPHS = 16
+GRAPHS = 8
 """Kinds of calls that are kept of one program; the one that was called longest ago is forgotten first."""
 LARGEST = 64 << 20
 """Bytes of inputs and outputs together beyond which copying them costs more than launching one by one."""
@@ -46,7 +47,7 @@ class Capturable(Protocol):
         ...
 
 
-@dataclass
+@dataclass(eq=False)
 class _Kind:
     """Calls of one kind. state: of the last one, as far as its addresses do not say it; plain: calls launched one by
     one in this state; why: these calls are never captured."""
@@ -70,7 +71,8 @@ class GraphedProgram:
 
     Inputs are copied into the graph's own, and outputs out of it: what a call returns is the caller's. A call is
     launched plainly while the caller captures, until its kind was called `WARM_CALLS` times with this state, where its
-    inputs overlap or are too large, and where the capture failed. For several threads.
+    inputs overlap or are too large, where graphs keep too much memory, and where the capture failed. For several
+    threads.
     """
 
     def __init__(self, program: Capturable, graphs: DeviceGraphs | None = None, *, most: int = GRAPHS) -> None:
@@ -148,6 +150,10 @@ class GraphedProgram:
         if size > LARGEST:
             kind.why = f"inputs and outputs of {size >> 20} MiB would be copied"
             return
+        if not self._graphs.reserve(device, size):
+            kind.why = "graphs keep as much memory as they may"
+            return
+        weakref.finalize(kind, self._graphs.release, device, size)
         if self._packs:
             kind.packed = self._program.packed(inputs, state)
         kind.inputs, kind.result, kind.replay = own, result, replay
