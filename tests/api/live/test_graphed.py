@@ -17,11 +17,12 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from hipwright.api.live import graphed
 from hipwright.api.live.exported import live_task
-from hipwright.api.live.graphed import WARM_CALLS, GraphedProgram
+from hipwright.api.live.graphed import WARM_CALLS, GraphedProgram, library_settings
 from hipwright.api.live.module import OptimizedModule
 from hipwright.errors import GuardFailed
 
 State = dict[str, torch.Tensor]
+WEIGHT = torch.ones(4)
 
 
 class Scaled:
@@ -131,6 +132,34 @@ def test_another_kind_of_call_has_a_graph_of_its_own(other: str) -> None:
     (found,), _ = fast([x := changed()], state)
     assert fast.captures == 2 and fast.replays == before + 1
     assert torch.allclose(found, (x * state["w"] + state["w"] * 10).to(found.dtype))
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (torch.backends.cuda.matmul, "allow_tf32"),
+        (torch.backends.cuda.matmul, "allow_bf16_reduced_precision_reduction"),
+        (torch.backends.cudnn, "allow_tf32"),
+        (torch.backends.cudnn, "deterministic"),
+    ],
+)
+def test_a_setting_of_the_library_is_another_kind(owner: Any, name: str) -> None:
+    value = getattr(owner, name)
+    setattr(owner, name, value)  # what was never set is named otherwise
+    before = library_settings()
+    try:
+        setattr(owner, name, not value)
+        assert library_settings() != before
+        setattr(owner, name, value)
+        assert library_settings() == before
+        fast, _, _ = made()
+        for on in (value, not value):
+            setattr(owner, name, on)
+            for _ in range(WARM_CALLS + 1):
+                right(fast, torch.ones(2, 4), {"w": WEIGHT})
+        assert fast.captures == 2
+    finally:
+        setattr(owner, name, value)
 
 
 @pytest.mark.parametrize("prepares", [False, True])

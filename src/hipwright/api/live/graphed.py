@@ -107,7 +107,8 @@ class GraphedProgram:
 
     def _kind(self, device: torch.device, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]) -> _Kind:
         given, held, packs = [(one.shape, one.stride(), one.dtype) for one in inputs], state.values(), self._packs
-        key = (device.index, self._graphs.stream(device), tuple(given), tuple([one.data_ptr() for one in held]))
+        where = device.index, self._graphs.stream(device), *library_settings()
+        key = (*where, tuple(given), tuple([one.data_ptr() for one in held]))
         shapes, strides = [one.shape for one in held], [one.stride() for one in held]
         now = shapes, strides, [one.dtype for one in held], _versions(held, packs)
         kind = self._kinds.get(key)
@@ -170,6 +171,23 @@ class GraphedProgram:
 
     def __deepcopy__(self, memo: object) -> GraphedProgram:
         return self.apart()
+
+
+def library_settings() -> tuple[Any, ...]:
+    """What a caller may set that decides which kernels the library's own operators launch."""
+    precision = getattr(torch._C, "_get_fp32_precision_getter", None)
+    tf32 = (
+        (precision("generic", "all"), precision("cuda", "matmul"), precision("cuda", "conv"))
+        if precision is not None
+        else (torch._C._get_cublas_allow_tf32(), torch._C._get_cudnn_allow_tf32())
+    )
+    return (
+        *tf32,
+        torch._C._get_cublas_allow_fp16_reduced_precision_reduction(),
+        torch._C._get_cublas_allow_bf16_reduced_precision_reduction(),
+        torch._C._get_deterministic_algorithms(),
+        torch._C._get_cudnn_deterministic(),
+    )
 
 
 def _versions(state: Iterable[torch.Tensor], packs: bool) -> list[int]:
