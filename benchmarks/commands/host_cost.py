@@ -3,22 +3,33 @@
     python -m benchmarks host-cost TASK...
 
 The driver does nothing and tensors lie in host memory, so what is left is the plan's own Python and its allocations:
-the fast path of program/lower/fast_launch.py, and the checked path beside it. What the plan leaves to the library runs
-on the CPU and counts: take tasks that are all kernels, benchmarks/kernels/networks/token_mixer_fp32.py for one.
+the fast path of program/lower/fast_launch.py, and the checked path beside it. Then the same program as a drop-in of
+`hipwright.optimize`, with its guards: launched kernel by kernel, and as a graph of the GPU that is replayed, whose
+copies of inputs and outputs run on the CPU here. What the plan leaves to the library runs on the CPU and counts: take
+tasks that are all kernels, benchmarks/kernels/networks/token_mixer_fp32.py for one.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 from benchmarks.common import task_host
+from hipwright.api.live.exported import live_task
+from hipwright.api.live.graphed import GraphedProgram
+from hipwright.api.live.module import OptimizedModule
+from hipwright.api.live.packaged import PackagedProgram
+from hipwright.api.live.task_file import task_file
+from hipwright.capture.forward import capture
 from hipwright.capture.graph import Graph
 from hipwright.device.gpu.launcher import GpuLauncher
 from hipwright.engine import write
@@ -111,6 +122,75 @@ def task_cost(path: Path, hosts: Zygote) -> tuple[int, float, float]:
     return launches, fast, host_us(program.text, table, inputs, fast=False)[0]
 
 
+class NullKernelDriver:
+    """What a package's kernels ask of a driver; launches do nothing."""
+
+    def allow_lds(self, function: int, lds: int) -> None:
+        """Does nothing."""
+
+    def launch_kernel(self, *_: Any) -> int:
+        """Success."""
+        return 0
+
+    def check(self, status: int, doing: str) -> None:
+        """Nothing fails."""
+
+
+class NullGraphs:
+    """Graphs (`DeviceGraphs`) whose replays do nothing."""
+
+    def capturing(self, device: torch.device) -> bool:
+        """Nobody captures."""
+        return False
+
+    def stream(self, device: torch.device) -> int:
+        """The one stream."""
+        return 0
+
+    def capture(self, device: torch.device, call: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+        """The call's result, and a replay that does nothing."""
+        return (lambda: None), call()
+
+    def reserve(self, device: torch.device, size: int) -> bool:
+        """There is room."""
+        return True
+
+    def release(self, device: torch.device, size: int) -> None:
+        """Nothing was taken."""
+
+
+def drop_in_cost(text: str, name: str) -> tuple[float, float]:
+    """Microseconds of a call of a task's drop-in: (kernel by kernel, by a graph)."""
+    file = task_file(text)
+    module, inputs = file.model.eval(), tuple(file.inputs)
+    live = live_task(module, inputs, {}, name)
+    own = task_file(live.task.text)
+    program = write(Graph.from_dict(capture(own.model, own.inputs)), {})
+    made: Any = PackagedProgram(program, live.task.text, own.inputs, own.state)
+    made.device, device = "cpu", torch.device("cpu")
+    gpu = importlib.import_module(f"{made._module.__name__}.gpu")
+    signatures = made._spec.SIGNATURES.items()
+    kernels = {name: gpu.Kernel(name, params, 1, NullKernelDriver(), device) for name, params in signatures}
+    made._module.KERNELS._made[device] = SimpleNamespace(**kernels)
+    torch._C._cuda_getCurrentRawStream = lambda index: 0
+    return _best_us(OptimizedModule(module, live, made), inputs), _best_us(
+        OptimizedModule(module, live, GraphedProgram(made, NullGraphs())), inputs
+    )
+
+
+def _best_us(module: OptimizedModule, inputs: tuple[Any, ...]) -> float:
+    """The best of many calls in microseconds."""
+    spent = []
+    with torch.no_grad():
+        for _ in range(CALLS):
+            start = time.perf_counter()
+            module(*inputs)
+            spent.append(time.perf_counter() - start)
+    if module.fallbacks:
+        raise SystemExit(f"the drop-in falls back: {dict(module.fallbacks)}")
+    return min(spent) * 1e6
+
+
 def add_options(options: argparse.ArgumentParser) -> None:
     """Adds the command's options."""
     options.add_argument("tasks", nargs="+", type=Path)
@@ -124,5 +204,6 @@ def run(options: argparse.Namespace) -> int:
         for path in options.tasks:
             launches, fast, checked = task_cost(path, host)
             line = f"{path.stem}: {launches} launches, {fast:.1f} us a call, {checked:.1f} us on the checked path"
-            print(line, flush=True)
+            plain, replayed = drop_in_cost(path.read_text(encoding="utf-8"), path.stem)
+            print(f"{line}; as a drop-in {plain:.1f} us, {replayed:.1f} us by a graph", flush=True)
     return 0

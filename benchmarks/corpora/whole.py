@@ -2,9 +2,10 @@
 
     python -m benchmarks.corpora.whole [NAME...] [--small] [--target T]... [--budget N] [--regions K] [--out DIR]
 
-Without names all models of `whole_models`. A line a model; then the geometric mean of the speedup over the better of
-eager and torch.compile, and the least of them, where they were measured. A model that fails is a line with the reason;
-the exit code is 1 then. DIR holds a folder a model, and whole.json with all figures; models in it are not run again.
+Without names all models of `whole_models`. What happens is said on stderr, with seconds. A line a model; then the
+geometric mean of the speedup over the better of eager and torch.compile, and the least of them, where they were
+measured. A model that fails is a line with the reason; the exit code is 1 then. DIR holds a folder a model, and
+whole.json with all figures; models in it are not run again.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from hipwright.api.whole.describe import gate_line, times_line
 from hipwright.api.whole.files import write_outcome
 from hipwright.api.whole.improve import ModelRequest, improve_model
 from hipwright.api.whole.source import model_source
+from hipwright.cli.output import CommandOutput
+from hipwright.cli.whole.progress import ModelProgress
 from hipwright.errors import HipwrightError
 
 MODULE = "benchmarks.corpora.whole_models"
@@ -59,7 +62,7 @@ def _row(name: str, options: argparse.Namespace) -> dict[str, Any]:
         regions=options.regions,
     )
     try:
-        outcome = improve_model(request)
+        outcome = improve_model(request, listener=ModelProgress(CommandOutput()))
     except HipwrightError as error:
         return {"error": error.message}
     write_outcome(outcome, request, folder)
@@ -80,7 +83,8 @@ def _line(row: dict[str, Any]) -> str:
     speedup, replaced = better(row), sum(region["replaced"] for region in row["regions"])
     shown = f"{speedup:.2f}x of the better" if speedup is not None else "no speed was measured"
     error = f", error {row['gate']['error']:.2g}" if replaced else ""
-    return f"{row['status']}: {replaced} of {len(row['regions'])} regions, {shown}{error}"
+    spent = sum(row.get("seconds", {}).values())
+    return f"{row['status']}: {replaced} of {len(row['regions'])} regions, {shown}{error}, {spent:.0f} s"
 
 
 def summary(rows: dict[str, dict[str, Any]]) -> str:

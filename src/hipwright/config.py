@@ -38,6 +38,11 @@ def cache_dir() -> Path:
     return Path(base) / "hipwright"
 
 
+def device_graphs() -> bool:
+    """Whether drop-ins replay graphs of a GPU (docs/library.md): unless $HIPWRIGHT_DEVICE_GRAPHS is 0."""
+    return os.environ.get("HIPWRIGHT_DEVICE_GRAPHS", "") != "0"
+
+
 def outage_seconds() -> float:
     """How long a model's provider may fail every call before a run pauses: $HIPWRIGHT_OUTAGE_SECONDS, else 600."""
     text = os.environ.get("HIPWRIGHT_OUTAGE_SECONDS", "")

@@ -24,8 +24,8 @@ class Graph:
         self.pool: Any = None
         self.open = False
 
-    def capture_begin(self, pool: Any) -> None:
-        assert not self.open
+    def capture_begin(self, pool: Any, capture_error_mode: str) -> None:
+        assert not self.open and capture_error_mode == "thread_local"
         self.pool, self.open = pool, True
 
     def capture_end(self) -> None:

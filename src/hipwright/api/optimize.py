@@ -84,11 +84,23 @@ def policy_name(given: str | None) -> str | None:
     return name
 
 
-def run_search(request: SearchRequest, *, on: Machine | None = None, listener: Listener = silent) -> Result:
+def _never() -> bool:
+    """The search that nobody stops."""
+    return False
+
+
+def run_search(
+    request: SearchRequest,
+    *,
+    on: Machine | None = None,
+    listener: Listener = silent,
+    stop_requested: Callable[[], bool] = _never,
+) -> Result:
     """Runs, resumes or repeats a search. Every evaluation is in the archive as soon as it ends.
 
     on: the machine that judges, of the request's targets; without it one is started for this search alone. Events for
     the listener: first "planned" {task, budget, targets}, then those listed in docs/search.md.
+    stop_requested: polled between evaluations; True interrupts the search, as Ctrl-C does.
     """
     with Archive(config.archive(), create=request.resume is None) as archive:
         plan = _plan(archive, request)
@@ -101,7 +113,7 @@ def run_search(request: SearchRequest, *, on: Machine | None = None, listener: L
         else:
             opening = open_on(on, request.task, **how)
         with opening as bench:
-            return _search(archive, bench, request, plan, listener)
+            return _search(archive, bench, request, plan, listener, stop_requested)
 
 
 @contextmanager
@@ -177,7 +189,14 @@ def _must_agree(request: SearchRequest, run: Run) -> None:
             raise BadInput(f"run {run.id} was begun with {option} {old}, not {new}", hint=f"leave {option} out")
 
 
-def _search(archive: Archive, bench: Workbench, request: SearchRequest, plan: _Plan, listener: Listener) -> Result:
+def _search(
+    archive: Archive,
+    bench: Workbench,
+    request: SearchRequest,
+    plan: _Plan,
+    listener: Listener,
+    stop_requested: Callable[[], bool],
+) -> Result:
     task = bench.handle.task
     listener("stage", {"text": "capturing the graph"})
     engine, cache = task_engine(bench), TuningCache(config.home())
@@ -199,6 +218,7 @@ def _search(archive: Archive, bench: Workbench, request: SearchRequest, plan: _P
             "confirm": _confirmation(bench, listener),
             "counters": run_counters(run.settings, bench, plan.targets, _recorded(archive, plan)),
             "max_minutes": request.max_minutes,
+            "stop_requested": stop_requested,
         }
         try:
             if plan.known is None:

@@ -28,7 +28,7 @@ class GraphPool:
             stream = torch.cuda.Stream(self._device)
             stream.wait_stream(torch.cuda.current_stream(self._device))
             with torch.cuda.stream(stream):
-                graph.capture_begin(pool=handle)
+                graph.capture_begin(pool=handle, capture_error_mode="thread_local")
                 try:
                     value.add_(1.0)
                 finally:

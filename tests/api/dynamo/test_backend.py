@@ -168,6 +168,8 @@ def test_a_fault_of_a_program_leaves_the_graph_eager() -> None:
 def test_options() -> None:
     made = BackendOptions.of("max-autotune", {"target": "cpu", "background": True})
     assert made.budget == 40 and made.targets == ("cpu",) and BackendOptions.of(None, None).budget == 1
+    assert made.device_graphs and not BackendOptions.of("max-autotune-no-cudagraphs", None).device_graphs
+    assert not BackendOptions.of(None, {"device_graphs": False}).device_graphs
     for mode, options, said in (
         ("fastest", None, "no mode 'fastest'"),
         (None, {"bugdet": 3}, "no option 'bugdet'"),

@@ -39,6 +39,24 @@ def get_inputs():
     return [torch.randn(8, 16)]
 """
 
+TWO_PARTS = """import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU(), torch.nn.LayerNorm(64))
+        self.second = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Softmax(dim=-1))
+
+    def forward(self, x):
+        x = self.first(x)
+        return self.second(x if float(x.sum()) > 1e9 else x * 2)  # no task as a whole
+
+
+def get_inputs():
+    return [torch.randn(256, 64)]
+"""
+
 
 @pytest.fixture(autouse=True)
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -143,3 +161,19 @@ def test_a_folder_that_is_no_models_is_refused(tmp_path: Path) -> None:
         (tmp_path / "model.json").write_text(text)
         with pytest.raises(BadInput):
             load_parts(tmp_path, model, inputs)
+
+
+@pytest.mark.slow
+def test_regions_that_are_searched_beside_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "two.py").write_text(TWO_PARTS)
+    monkeypatch.setattr("hipwright.api.whole.search.at_a_time", lambda: 2)
+    events: list[tuple[str, Any]] = []
+    request = ModelRequest(model_source(str(tmp_path / "two.py")), ("cpu",), budget=4, regions=2)
+    found = improve_model(request, listener=lambda kind, data: events.append((kind, data.get("region"))))
+    assert found.passed and len(found.regions) == 2 and all(one.result is not None for one in found.regions)
+    order = [event for event in events if event[0].startswith("region")]
+    assert {kind for kind, _ in order[:2]} == {"region"} and len(order) == 4, "both began before one ended"
+    assert set(found.seconds) == {"profile", "searches", "in the model"}
+    assert found.seconds["searches"] < sum(one.seconds for one in found.regions)
+    with Archive(config.home(), create=False) as archive:
+        assert [one.status for one in list_runs(archive)] == ["finished", "finished"]

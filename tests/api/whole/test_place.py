@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hipwright.api.whole import place
+from hipwright.api.whole.describe import times_line
 from hipwright.api.whole.gate import OutputCheck
 from hipwright.api.whole.handle import Clock
 from hipwright.api.whole.outcome import ModelOutcome, RegionOutcome
@@ -94,7 +95,10 @@ class Timed:
         if header["side"] == "graph":
             return {"missing": "RuntimeError: not here"}, None
         saved = sum(self.saves[n] for n in self.chosen)
-        return {"ms": self.compiled if header["side"] == "compile" else 10.0 - saved}, None
+        plain = {"calls": 4, "replays": 3, "fallbacks": {}, "launched": {"its kind is new": 1}}
+        own = {"calls": 0, "replays": 0, "fallbacks": {"autocast is on": 5}, "launched": {}}
+        counts = {str(n): own if self.saves[n] == 0.0 else plain for n in self.chosen}
+        return {"ms": self.compiled if header["side"] == "compile" else 10.0 - saved, "counts": counts}, None
 
 
 def timed(saves: dict[int, float]) -> ModelOutcome:
@@ -112,6 +116,11 @@ def test_a_region_that_brings_nothing_is_taken_out() -> None:
     assert "no slower without it" in found.regions[1].why
     assert found.times["speedup"] == pytest.approx({"eager": 2.0, "compile": 1.6})
     assert found.times["programs"] == pytest.approx(5.0)
+    assert found.regions[1].why.endswith("(1.000x; 0 of 5 calls replay a graph of the GPU; others: autocast is on)")
+    how = found.times["how"]
+    assert how["programs"] == "3 of 4 calls replay a graph of the GPU; others: its kind is new"
+    assert "default mode" in how["compile"] and set(how) == {"eager", "compile", "programs"}
+    assert "5 ms a call (3 of 4 calls replay a graph of the GPU" in times_line(found)
     assert set(found.times["missing"]) == {"eager captured", "programs captured"}
 
 

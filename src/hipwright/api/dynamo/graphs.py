@@ -6,7 +6,7 @@ import queue
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -39,6 +39,7 @@ class CompiledGraph:
         self.program_calls, self.fallbacks = 0, Counter[str]()
         self._module, self._static = module, tuple(static)
         self._task: GraphTask | None = None
+        self._symbols: list[tuple[Any, int, int | None]] | None = None
         self._program: ProgramCall | None = None
         with _lock:
             self.name = f"{part}_{len(_made)}"
@@ -99,7 +100,8 @@ class CompiledGraph:
             with KEPT.use(request.targets or (), unsafe=request.unsafe) as machine:
                 result = answer(request, on=machine, fresh=True)
         self.result = result
-        program, why = program_of(task.task, result)
+        captured = self.options.device_graphs and self.part == "inference"
+        program, why = program_of(task.task, result, graphs=captured)
         if program is None:
             self._give_up(why)
         else:
@@ -130,15 +132,11 @@ class CompiledGraph:
 
     def _sizes(self, args: Sequence[Any]) -> dict[Any, int]:
         """The numbers of the graph's symbols in this call."""
-        found: dict[Any, int] = {}
-        nodes = (node for node in self._module.graph.nodes if node.op == "placeholder")
-        for node, value in zip(nodes, args, strict=True):
-            known = node.meta.get("val")
-            pairs = zip(known.shape, value.shape, strict=True) if isinstance(known, torch.Tensor) else [(known, value)]
-            for size, number in pairs:
-                if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
-                    found[size.node.expr] = int(number)
-        return found
+        if self._symbols is None:
+            self._symbols = list(_symbols(self._module))
+        return {
+            symbol: int(args[place] if dim is None else args[place].shape[dim]) for symbol, place, dim in self._symbols
+        }
 
     def _value(self, one: Any, outputs: Sequence[Any], args: Sequence[Any], sizes: dict[Any, int]) -> Any:
         if one.argument is not None:
@@ -155,6 +153,17 @@ class CompiledGraph:
         run = f", run {self.result.run}" if self.result is not None else ""
         why = f": {self.why}" if self.why else ""
         return f"CompiledGraph({self.name}, {self.status}{why}{run}, {self.program_calls} calls of the program)"
+
+
+def _symbols(module: GraphModule) -> Iterator[tuple[Any, int, int | None]]:
+    """(a symbol, the place of an argument that has it, as a number or in which dimension)."""
+    nodes = (node for node in module.graph.nodes if node.op == "placeholder")
+    for place, node in enumerate(nodes):
+        known = node.meta.get("val")
+        sizes = enumerate(known.shape) if isinstance(known, torch.Tensor) else [(None, known)]
+        for dim, size in sizes:
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                yield size.node.expr, place, dim
 
 
 def _number(value: Any, sizes: dict[Any, int]) -> Any:

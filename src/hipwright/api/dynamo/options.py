@@ -23,7 +23,8 @@ class BackendOptions:
 
     target: as in `hipwright.optimize`; the default is this machine's GPU, or cpu. budget: evaluations for each graph.
     background: graphs run eager until their program is found. answers: "archive": no search, only what is known.
-    max_minutes: for each graph. seed, unsafe: as in `hipwright.optimize`.
+    max_minutes: for each graph. device_graphs: whether inference replays graphs of the GPU; unless the mode says no
+    cudagraphs, it does. seed, unsafe: as in `hipwright.optimize`.
     """
 
     target: str | tuple[str, ...] | None = None
@@ -31,6 +32,7 @@ class BackendOptions:
     background: bool = False
     answers: Answers = "search"
     max_minutes: float | None = None
+    device_graphs: bool = True
     seed: int | None = None
     unsafe: bool = False
 
@@ -45,7 +47,8 @@ class BackendOptions:
                 raise BadInput(
                     f"the backend hipwright has no option {name!r}", hint=f"options: {', '.join(sorted(known))}"
                 )
-        made = BackendOptions(**{"budget": BUDGETS[mode or "default"], **(options or {})})
+        by_mode = {"budget": BUDGETS[mode or "default"], "device_graphs": not (mode or "").endswith("no-cudagraphs")}
+        made = BackendOptions(**{**by_mode, **(options or {})})
         if made.answers not in get_args(Answers):
             raise BadInput(f"answers={made.answers!r}", hint=f"one of {', '.join(get_args(Answers))}")
         return made

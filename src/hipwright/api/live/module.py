@@ -8,12 +8,14 @@ import functools
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Protocol
 
 import torch
 from torch.utils import _pytree as pytree
 
 from hipwright.api.live.exported import InputName, LiveTask
+from hipwright.api.live.graphed import GraphedProgram
 from hipwright.api.live.guards import SourceGuards, refusal
 from hipwright.errors import GuardFailed, HipwrightError
 
@@ -23,9 +25,12 @@ class FallbackWarning(UserWarning):
 
 
 class ProgramCall(Protocol):
-    """A verified program that can be called. device: the type of its tensors' device, "cpu" or "cuda"."""
+    """A verified program that can be called."""
 
-    device: str
+    @property
+    def device(self) -> str:
+        """The type of its tensors' device, "cpu" or "cuda"."""
+        ...
 
     def __call__(
         self, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]
@@ -47,6 +52,8 @@ class OptimizedModule(torch.nn.Module):  # type: ignore[misc]
         own["original"], own["_live"], own["_program"], own["_why"] = original, live, program, why
         own["_guards"] = SourceGuards(original)
         own["_holders"] = {name: _holder(original, path, live.constants) for path, name in live.task.state.items()}
+        types = {live.task.state[path]: known for path, known in live.state_types.items()}
+        own["_state_types"] = [types.get(name) for name in own["_holders"]]
         own["_default_dtype"] = torch.get_default_dtype()
         own["fallbacks"] = Counter[str]()
         own["program_calls"] = 0
@@ -61,6 +68,14 @@ class OptimizedModule(torch.nn.Module):  # type: ignore[misc]
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["original"], name)
 
+    @property
+    def device_graphs(self) -> dict[str, Any]:
+        """{"replays", "captures", "launched": plain calls of the program by reason}; {} where none is captured."""
+        program = self.__dict__["_program"]
+        if not isinstance(program, GraphedProgram):
+            return {}
+        return {"replays": program.replays, "captures": program.captures, "launched": dict(program.launched)}
+
     def train(self, mode: bool = True) -> OptimizedModule:
         """Sets the mode of the original, whose parts these are."""
         if isinstance(self.original, torch.nn.Module):
@@ -73,10 +88,10 @@ class OptimizedModule(torch.nn.Module):  # type: ignore[misc]
         if torch.compiler.is_compiling():
             return self.original(*args, **kwargs)
         leaves, structure = pytree.tree_flatten((args, kwargs))
-        why = self.refusal(structure, leaves)
+        why, state = self._checked(structure, leaves)
         if not why:
             try:
-                return self._run(leaves)
+                return self._run(leaves, state)
             except GuardFailed as error:
                 why = f"the program declines these sizes: {error.message}"
             except HipwrightError as error:
@@ -87,35 +102,47 @@ class OptimizedModule(torch.nn.Module):  # type: ignore[misc]
 
     def refusal(self, structure: Any, leaves: list[Any]) -> str:
         """Why a call is the original's, as far as it is known before the program looks at sizes; "" where it is not."""
+        return self._checked(structure, leaves)[0]
+
+    def _checked(self, structure: Any, leaves: list[Any]) -> tuple[str, dict[str, torch.Tensor]]:
+        """(`refusal`, the live state where there is none)."""
         program = self.__dict__["_program"]
         if program is None:
-            return str(self.__dict__["_why"])
+            return str(self.__dict__["_why"]), {}
         why = _surroundings(self.__dict__["_default_dtype"]) or refusal(self._live, structure, leaves, program.device)
-        why = why or self._guards.changed() or self._state_refusal()
+        why = why or self._guards.changed()
+        if why:
+            return why, {}
+        state = self._state()
+        why = self._state_refusal(state)
         if why or not torch.is_grad_enabled():
-            return why
+            return why, state
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        wanted = any(tensor.requires_grad for tensor in (*tensors, *self._state().values()))
+        wanted = any(tensor.requires_grad for tensor in (*tensors, *state.values()))
         hint = 'call it under torch.no_grad(), or train with torch.compile(module, backend="hipwright")'
-        return f"gradients are wanted: {hint}" if wanted else ""
+        return (f"gradients are wanted: {hint}" if wanted else ""), state
 
     def _state(self) -> dict[str, torch.Tensor]:
         """The live state by the task's names. Parts stay where they are: `SourceGuards` has compared them."""
-        return {name: held[key] for name, (held, key) in self._holders.items()}
+        return {name: held.get(key) for name, (held, key) in self._holders.items()}
 
-    def _state_refusal(self) -> str:
-        program, state = self.__dict__["_program"], self._state()
-        for path, (shape, dtype) in self._live.state_types.items():
-            tensor = state[self._live.task.state[path]]
-            if tuple(tensor.shape) != shape or tensor.dtype != dtype or tensor.device.type != program.device:
-                return f"{path} is {tensor.dtype} {tuple(tensor.shape)} on {tensor.device}"
+    def _state_refusal(self, state: Mapping[str, torch.Tensor]) -> str:
+        here = attrgetter("is_cpu" if self.__dict__["_program"].device == "cpu" else "is_cuda")
+        for (name, tensor), known in zip(state.items(), self._state_types, strict=True):
+            if isinstance(tensor, torch.Tensor):
+                if known is None or (tensor.shape == known[0] and tensor.dtype is known[1] and here(tensor)):
+                    continue
+                found = f"{tensor.dtype} {tuple(tensor.shape)} on {tensor.device}"
+            else:
+                found = "no tensor"
+            path = next(path for path, named in self._live.task.state.items() if named == name)
+            return f"{path} is {found}"
         return ""
 
-    def _run(self, leaves: Sequence[Any]) -> Any:
+    def _run(self, leaves: Sequence[Any], state: Mapping[str, torch.Tensor]) -> Any:
         live, program = self._live, self.__dict__["_program"]
         pairs = zip(live.leaves, leaves, strict=True)
         given = {known.name: leaf for known, leaf in pairs if isinstance(known, InputName)}
-        state = self._state()
         with torch.no_grad():
             outputs, buffers = program([given[name] for name in live.task.inputs], state)
             for path in live.task.writes:
@@ -132,8 +159,9 @@ class OptimizedModule(torch.nn.Module):  # type: ignore[misc]
         self.fallbacks[why] += 1
 
     def __deepcopy__(self, memo: dict[int, Any]) -> OptimizedModule:
-        own = self.__dict__
-        return OptimizedModule(copy.deepcopy(own["original"], memo), own["_live"], own["_program"], own["_why"])
+        own, program = self.__dict__, self.__dict__["_program"]
+        program = program.apart() if isinstance(program, GraphedProgram) else program
+        return OptimizedModule(copy.deepcopy(own["original"], memo), own["_live"], program, own["_why"])
 
     def __repr__(self) -> str:
         return f"OptimizedModule({self.original!r})"

@@ -33,14 +33,16 @@ class PackagedProgram:
         self._module = imported(program, source, inputs, state)
         self._spec = self._module.spec
         self._paths = [path for _, path, _, _ in self._spec.STATE]
+        plan, op = (importlib.import_module(f"{self._module.__name__}.{name}") for name in ("plan", "op"))
+        self._operator = op.Operator(self._spec, plan, self._module.KERNELS)  # without torch's dispatch
+        self.prepares = hasattr(plan, "prepare")
 
     def __call__(
         self, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]
     ) -> tuple[Sequence[torch.Tensor], dict[str, torch.Tensor]]:
         """(outputs, new values of the buffers that it writes) of one call, as `ContainedProgram`."""
-        operator = getattr(torch.ops, self._spec.NAME).forward
         try:
-            found = operator(*inputs, *(state[path] for path in self._paths))
+            found = self._operator.forward(*inputs, *(state[path] for path in self._paths))
         except self._module.Declined as error:
             raise GuardFailed(str(error)) from error
         except (self._module.BuildError, self._module.NoGpu) as error:
@@ -52,6 +54,12 @@ class PackagedProgram:
         first = len(inputs)
         written = [self._paths[index - first] for index in self._spec.WRITTEN]
         return results[:count], dict(zip(written, results[count : count + len(written)], strict=True))
+
+    def packed(self, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]) -> Any:
+        """The weights as `prepare` packed them, which the calls with this state read."""
+        own = [*inputs, *(state[path] for path in self._paths)]
+        device = own[0].device
+        return self._operator.prepared(self._module.KERNELS.on(device), device, own)
 
 
 def imported(program: Program, source: str, inputs: Sequence[Any], state: Tree) -> ModuleType:

@@ -45,4 +45,4 @@ def times_line(outcome: ModelOutcome) -> str:
     missing = "".join(f"; no {name}: {why}" for name, why in times["missing"].items())
     if "programs captured" in times:
         against += f"; captured {times['programs captured']:.3g} ms"
-    return f"measured end to end: {times['programs']:.3g} ms a call, {against}{missing}"
+    return f"measured end to end: {times['programs']:.3g} ms a call ({times['how']['programs']}), {against}{missing}"

@@ -69,11 +69,15 @@ def leaves(result: Any) -> Tree:
     return tree_from_torch(found)
 
 
-def block(call: Callable[[], Any], calls: int, *, device: bool) -> float:
-    """Milliseconds a call of `calls` in a row: of the device where there is one, else of the processor."""
+def block(call: Callable[[], Any], calls: int, *, device: bool, ready: Callable[[], Any] = lambda: None) -> float:
+    """Milliseconds a call of `calls` in a row: of the device where there is one, else of the processor.
+
+    ready: called after the calls that warm up.
+    """
     with torch.no_grad():
         for _ in range(WARM_CALLS):
             call()
+        ready()
         if not device:
             start = time.perf_counter()
             for _ in range(calls):

@@ -157,10 +157,13 @@ class ModelHost:
         return {"counts": self._replaced.counts()}, at.value
 
     def block(self, header: dict[str, Any], bundle: Tree) -> Told:
-        """{"ms"} a call of header["calls"] forwards of a side (`_side`); {"missing": why} where it does not run."""
+        """{"ms", "counts"} of a call of header["calls"] forwards of a side (`_side`): milliseconds, and of the model
+        with programs what its calls were (`ReplacedModel.counts`); {"missing": why} where it does not run."""
         try:
             side = self._side(header["side"])
-            return {"ms": forwards.block(side, header["calls"], device=self.device != CPU.name)}, None
+            self._replaced.counts()
+            ms = forwards.block(side, header["calls"], device=self.device != CPU.name, ready=self._replaced.counts)
+            return {"ms": ms, "counts": self._replaced.counts()}, None
         except Exception as error:
             if header["side"] == "model":
                 raise

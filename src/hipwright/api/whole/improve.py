@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from contextlib import ExitStack
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -50,18 +52,25 @@ def improve_model(request: ModelRequest, *, listener: Listener = silent) -> Mode
     """Profiles the model, searches for programs of its best regions, and keeps those with which it stays accurate.
 
     The same request again takes finished searches from the archive, and goes on with the one that was interrupted.
-    Events: "stage" {text}, "region" {number, paths, budget}, and those of `run_search`. Raises TaskError for what the
+    Events: "stage" {text}, and those of `find_programs`. Raises TaskError for what the
     model's code does wrong.
     """
     clock = clock_of(request.targets)
     with ExitStack() as stack:
         zygote = stack.enter_context(model_zygote(request.source, clock, unsafe=request.unsafe))
         plain = stack.enter_context(opened(request.source, clock, zygote))
+        begun = time.monotonic()
         profile = profile_model(plain, clock, listener=listener)
         outcome = ModelOutcome(profile, _chosen(request, profile), notes=_not_measured(clock))
+        outcome.seconds["profile"] = time.monotonic() - begun
         if not outcome.regions:
             return outcome
+        if clock.gpu is not None:  # programs run in the model's own process there, which begins while they are found
+            zygote = stack.enter_context(model_zygote(request.source, clock, unsafe=request.unsafe))
+            zygote.start()
         bench = stack.enter_context(machine(request.targets, unsafe=request.unsafe))
+        for gpu in bench.gpus.values():
+            gpu.baselines = gpu.baselines[:1]  # torch.compile is measured with the whole model, once
         find = partial(
             find_programs,
             clock=clock,
@@ -70,13 +79,25 @@ def improve_model(request: ModelRequest, *, listener: Listener = silent) -> Mode
             max_minutes=request.max_minutes,
             listener=listener,
         )
-        find(outcome.regions)
-        for _ in range(DEPTH):
-            if new := _parts(request, outcome, plain, listener):
-                find(new)
+        with _timed(outcome, "searches"):
+            find(outcome.regions)
+            for _ in range(DEPTH):
+                if new := _parts(request, outcome, plain, listener):
+                    find(new)
         if outcome.kept:
-            _placed(request, outcome, plain, zygote, bench, stack, listener)
+            with _timed(outcome, "in the model"):
+                _placed(request, outcome, plain, zygote, bench, stack, listener)
     return outcome
+
+
+@contextmanager
+def _timed(outcome: ModelOutcome, stage: str) -> Iterator[None]:
+    """Adds the block's seconds to those of a stage."""
+    begun = time.monotonic()
+    try:
+        yield
+    finally:
+        outcome.seconds[stage] = time.monotonic() - begun
 
 
 def _chosen(request: ModelRequest, profile: ModelProfile) -> list[RegionOutcome]:
@@ -132,8 +153,6 @@ def _placed(
     from hipwright.api.whole.remote import RegionPrograms
 
     clock = outcome.profile.clock
-    if clock.gpu is not None:  # programs run in the model's own process there
-        zygote = stack.enter_context(model_zygote(request.source, clock, unsafe=request.unsafe))
     host = stack.enter_context(opened(request.source, clock, zygote))
     programs = stack.enter_context(RegionPrograms(unsafe=request.unsafe))
     listener("stage", {"text": f"replacing {len(outcome.kept)} regions"})

@@ -19,7 +19,8 @@ class RegionOutcome:
     """A region and its program. kept: whether the model has it; why: it has it not.
 
     factor: how many times faster than eager, by `basis`: "measured", "ESTIMATE", or "" where no speed is known. result:
-    of its search; calls: of its program in one forward; fallbacks: further calls that were the part's own, by reason.
+    of its search, which took `seconds`; calls: of its program in one forward; fallbacks: further calls that were the
+    part's own, by reason.
     """
 
     number: int
@@ -30,6 +31,7 @@ class RegionOutcome:
     factor: float | None = None
     basis: str = ""
     result: Result | None = None
+    seconds: float = 0.0
     calls: int = 0
     fallbacks: dict[str, int] = field(default_factory=dict)
 
@@ -55,6 +57,7 @@ class ModelOutcome:
     gate: {"passed", "truth": "float64" or "eager", "inputs": sets, "error", "eager_error", "limit"}: the worst output.
     metric: {"eager", "programs", "passed"}, None without one. times: measured milliseconds a call of "eager", "compile"
     and "programs" with "speedup" over the first two; {} without a GPU. notes: what was not measured, a sentence each.
+    seconds: of each stage of the work, by name, one after another.
     """
 
     profile: ModelProfile
@@ -63,6 +66,7 @@ class ModelOutcome:
     metric: dict[str, Any] | None = None
     times: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
 
     @property
     def kept(self) -> list[RegionOutcome]:
@@ -110,6 +114,7 @@ class ModelOutcome:
             "gate": self.gate or None,
             "metric": self.metric,
             "not_measured": self.notes,
+            "seconds": {name: round(spent, 3) for name, spent in self.seconds.items()},
         }
 
     def _all(self) -> list[RegionOutcome | None]:
@@ -129,6 +134,7 @@ class ModelOutcome:
             "speedup_basis": one.basis,
             "run": result.run if result is not None else None,
             "evaluations": result.evaluations if result is not None else 0,
+            "seconds": round(one.seconds, 3),
             "program_key": result.program_key if result is not None else None,
             "program_calls": one.calls,
             "fallbacks": one.fallbacks,

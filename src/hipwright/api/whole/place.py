@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,8 +129,11 @@ def measure(outcome: ModelOutcome, trial: Trial, listener: Listener) -> None:
     for one in reversed(outcome.kept):
         others = [other for other in outcome.kept if other is not one]
         listener("stage", {"text": f"the model without region {one.number}"})
-        if _slower_without(trial, outcome.kept, others) < LEAST_GAIN:
-            one.drop("it brings nothing end to end: the model is no slower without it")
+        slower, counts = _slower_without(trial, outcome.kept, others)
+        if slower < LEAST_GAIN:
+            found = calls_line(counts.get(str(one.number), {}))
+            said = "it brings nothing end to end: the model is no slower without it"
+            one.drop(f"{said} ({slower:.3f}x{f'; {found}' if found else ''})")
     if not outcome.kept:
         return
     listener("stage", {"text": "the model against eager and torch.compile"})
@@ -140,15 +144,30 @@ def measure(outcome: ModelOutcome, trial: Trial, listener: Listener) -> None:
             one.drop("the whole model is not faster than eager with the programs")
 
 
-def _slower_without(trial: Trial, all_: Sequence[RegionOutcome], others: Sequence[RegionOutcome]) -> float:
-    """How many times slower the model is without a region: the median of rounds in turn."""
+def _slower_without(
+    trial: Trial, all_: Sequence[RegionOutcome], others: Sequence[RegionOutcome]
+) -> tuple[float, dict[str, Any]]:
+    """(how many times slower the model is without a region, what the calls of a block with it were, by region): the
+    median of rounds in turn."""
 
-    def block(regions: Sequence[RegionOutcome], calls: int) -> float:
+    def block(regions: Sequence[RegionOutcome], calls: int) -> dict[str, Any]:
         trial.host.ask("choose", {"regions": [one.number for one in regions]})
-        return float(trial.host.ask("block", {"calls": calls, "side": "model"})[0]["ms"])
+        return trial.host.ask("block", {"calls": calls, "side": "model"})[0]
 
-    calls = _calls(block(all_, 3))
-    return statistics.median(block(others, calls) / block(all_, calls) for _ in range(ROUNDS))
+    first = block(all_, 3)
+    calls = _calls(first["ms"])
+    slower = statistics.median(block(others, calls)["ms"] / block(all_, calls)["ms"] for _ in range(ROUNDS))
+    return slower, block(all_, calls).get("counts", {})
+
+
+def calls_line(counts: Mapping[str, Any]) -> str:
+    """What a region's calls were while it was timed (`ReplacedModel.counts`), in words; "" where nothing is known."""
+    own, calls = sum(counts.get("fallbacks", {}).values()), counts.get("calls", 0)
+    if not calls + own:
+        return ""
+    line = f"{counts.get('replays', 0)} of {calls + own} calls replay a graph of the GPU"
+    why = next(iter({**counts.get("fallbacks", {}), **counts.get("launched", {})}), "")
+    return f"{line}; others: {why}" if why else line
 
 
 SIDES = {
@@ -159,11 +178,19 @@ SIDES = {
     "programs captured": ("host", "graph"),
 }
 """Of each time its handle of the trial and its side of the host; captured ones as CUDA graphs."""
+HOW = {
+    "eager": "the model as it is, launched operator by operator",
+    "compile": "torch.compile in its default mode, without graphs of the GPU",
+    "programs": "the model with its drop-ins, as a call of it runs",
+    "eager captured": "the whole model as one graph of the GPU on its own inputs",
+    "programs captured": "the whole model with its drop-ins as one graph, their kernels launched into it",
+}
+"""What is timed as each side."""
 
 
 def _compared(trial: Trial) -> dict[str, Any]:
     """{side: median ms a call, "speedup": {baseline: median over the rounds of baseline / programs}, "missing": {side:
-    why}}. The captured programs are compared with the captured eager model alone."""
+    why}, "how": {side: what was timed}}. The captured programs are compared with the captured eager model alone."""
 
     def block(name: str, calls: int) -> dict[str, Any]:
         handle, side = SIDES[name]
@@ -173,14 +200,30 @@ def _compared(trial: Trial) -> dict[str, Any]:
     missing = {name: told["missing"] for name, told in first.items() if "missing" in told}
     calls = _calls(first["eager"]["ms"])
     sides: dict[str, list[float]] = {name: [] for name in SIDES if name not in missing}
+    counts: dict[str, Any] = {}
     for _ in range(ROUNDS):
         for name, found in sides.items():
-            found.append(block(name, calls)["ms"])
+            told = block(name, calls)
+            found.append(told["ms"])
+            counts = told.get("counts", {}) if name == "programs" else counts
     speedup = {}
     for name, other in (("eager", "programs"), ("compile", "programs"), ("eager captured", "programs captured")):
         if name in sides and other in sides:
             speedup[name] = statistics.median(a / b for a, b in zip(sides[name], sides[other], strict=True))
-    return {**{name: statistics.median(ms) for name, ms in sides.items()}, "speedup": speedup, "missing": missing}
+    how = {name: text for name, text in HOW.items() if name in sides}
+    how["programs"] = calls_line(_together(counts)) or how["programs"]
+    times = {name: statistics.median(ms) for name, ms in sides.items()}
+    return {**times, "speedup": speedup, "missing": missing, "how": how}
+
+
+def _together(counts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The counts of all regions as those of one."""
+    found: dict[str, Any] = {"calls": 0, "replays": 0, "fallbacks": {}, "launched": {}}
+    for one in counts.values():
+        for name, value in one.items():
+            more = isinstance(value, dict)
+            found[name] = dict(Counter(found[name]) + Counter(value)) if more else found[name] + value
+    return found
 
 
 def _calls(ms: float) -> int:

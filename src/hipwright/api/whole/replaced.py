@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 
 from hipwright.api.live.callable import callable_program
 from hipwright.api.live.exported import LiveTask, live_task
+from hipwright.api.live.graphed import GraphedProgram
 from hipwright.api.live.module import OptimizedModule, ProgramCall
 from hipwright.api.whole.calls import CapturedCall, captured_calls, first_calls
 from hipwright.api.whole.exchange import Exchange, RemoteProgram
@@ -80,17 +82,27 @@ class ReplacedModel:
             self.model = part
 
     def counts(self) -> dict[str, dict[str, Any]]:
-        """Calls of each region's program, and fallbacks by reason, since the last count."""
+        """Of each region since the last count: {"calls" of its program, "fallbacks" by reason, "replays": calls that
+        replayed a graph of the GPU, "launched": calls that launched their kernels one by one, by reason}."""
         found: dict[str, dict[str, Any]] = {}
         for region, _, drop_in in self._parts.values():
-            one = found.setdefault(str(region), {"calls": 0, "fallbacks": {}})
-            own = drop_in.__dict__
+            one = found.setdefault(str(region), {"calls": 0, "fallbacks": {}, "replays": 0, "launched": {}})
+            own, program = drop_in.__dict__, drop_in.__dict__["_program"]
             one["calls"] += own["program_calls"]
-            for why, count in own["fallbacks"].items():
-                one["fallbacks"][why] = one["fallbacks"].get(why, 0) + count
+            _add(one["fallbacks"], own["fallbacks"])
             own["program_calls"] = 0
-            own["fallbacks"].clear()
+            if isinstance(program, GraphedProgram):
+                one["replays"] += program.replays
+                _add(one["launched"], program.launched)
+                program.replays = 0
         return found
+
+
+def _add(total: dict[str, int], counts: Counter[str]) -> None:
+    """Adds counts to a total, and begins them again."""
+    for why, count in counts.items():
+        total[why] = total.get(why, 0) + count
+    counts.clear()
 
 
 def _same_task(part: torch.nn.Module, call: CapturedCall, text: str) -> tuple[LiveTask | None, str]:

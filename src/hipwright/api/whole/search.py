@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
+from typing import Any
 
 from hipwright import config
 from hipwright.api.inputs import TaskSource
@@ -19,6 +24,8 @@ from hipwright.machine import Machine
 from hipwright.targets import TARGETS
 
 NAME = "region"
+AT_A_TIME = 4
+"""Regions that are searched at a time at most; each wants four processors."""
 
 
 def find_programs(
@@ -30,32 +37,78 @@ def find_programs(
     max_minutes: float | None,
     listener: Listener,
 ) -> None:
-    """Searches for each region in turn; those with a faster program, as far as that is known, are kept.
+    """Searches for each region, several at a time; those with a faster program, as far as that is known, are kept.
 
-    Raises KeyboardInterrupt after a search that was interrupted.
-    Events: those of `run_search`, and "region" {number, paths, budget} before each.
+    They share the machine's processes, and on a GPU its timing lock: while one is timed the others open, compile and
+    trace. Raises KeyboardInterrupt after a search that was interrupted.
+    Events, each with "region", its number: those of `run_search`, "region" {number, paths, budget} before each, and
+    "region done" {number, seconds, kept, why} after it. They come from several threads, one at a time.
     """
-    for one in outcomes:
-        listener("region", {"number": one.number, "paths": list(one.region.paths), "budget": one.budget})
-        request = SearchRequest(
-            task=TaskSource(NAME, text=one.region.text),
-            targets=machine.targets,
-            budget=one.budget,
-            seed=seed,
-            max_minutes=max_minutes,
-            unsafe=machine.unsafe,
-        )
-        try:
-            one.result = answered(request, machine, listener)
-        except (TaskError, BadInput) as error:
-            one.drop(f"no search: {error.message}")
-            continue
+    stop, turn = threading.Event(), threading.Lock()
+
+    def found(one: RegionOutcome) -> None:
+        def tell(kind: str, data: dict[str, Any]) -> None:
+            with turn:
+                listener(kind, {**data, "region": one.number})
+
+        if not stop.is_set():
+            request = SearchRequest(
+                task=TaskSource(NAME, text=one.region.text),
+                targets=machine.targets,
+                budget=one.budget,
+                seed=seed,
+                max_minutes=max_minutes,
+                unsafe=machine.unsafe,
+            )
+            _find(one, request, clock, machine, tell, stop.is_set)
+
+    count = min(at_a_time(), len(outcomes))
+    if count < 2:
+        for one in outcomes:
+            found(one)
+        return
+    pool = ThreadPoolExecutor(count, thread_name_prefix="region")
+    try:
+        futures = [pool.submit(found, one) for one in outcomes]
+        for future in wait(futures, return_when=FIRST_EXCEPTION).done:
+            future.result()
+    except BaseException:  # the others end with their next evaluation, or with the machine
+        stop.set()
+        raise
+    finally:
+        pool.shutdown(wait=not stop.is_set(), cancel_futures=True)
+
+
+def at_a_time() -> int:
+    """How many regions are searched at a time on this machine."""
+    return max(1, min(AT_A_TIME, len(os.sched_getaffinity(0)) // 4))
+
+
+def _find(
+    one: RegionOutcome,
+    request: SearchRequest,
+    clock: Clock,
+    machine: Machine,
+    tell: Listener,
+    stop: Callable[[], bool],
+) -> None:
+    tell("region", {"number": one.number, "paths": list(one.region.paths), "budget": one.budget})
+    begun = time.monotonic()
+    try:
+        one.result = answered(request, machine, tell, stop)
+    except (TaskError, BadInput) as error:
+        one.drop(f"no search: {error.message}")
+    else:
         if one.result.search.interrupted:  # the archive has what was found, and the same command goes on
             raise KeyboardInterrupt
         _weigh(one, clock)
+    one.seconds = time.monotonic() - begun
+    tell("region done", {"number": one.number, "seconds": one.seconds, "kept": one.kept, "why": one.why})
 
 
-def answered(request: SearchRequest, machine: Machine, listener: Listener) -> Result:
+def answered(
+    request: SearchRequest, machine: Machine, listener: Listener, stop_requested: Callable[[], bool] = lambda: False
+) -> Result:
     """The archive's answer, else the search of this task that was interrupted, else a new one."""
     found = archived(request)
     if found is not None:
@@ -63,7 +116,7 @@ def answered(request: SearchRequest, machine: Machine, listener: Listener) -> Re
         return found
     if run := interrupted(request):
         request = replace(request, resume=run)
-    return run_search(request, on=machine, listener=listener)
+    return run_search(request, on=machine, listener=listener, stop_requested=stop_requested)
 
 
 def interrupted(request: SearchRequest) -> str:

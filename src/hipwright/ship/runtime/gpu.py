@@ -131,13 +131,21 @@ class Kernel:
         base = ctypes.addressof(self._block)
         places = (base + end - struct.calcsize(form) for end, form in zip(ends, formats, strict=True))
         self._pointers = (c_void_p * max(len(formats), 1))(*places)
+        self._kinds = [frozenset(getattr(torch, kind, None) for kind in param[2]) for param in self._params]
 
     def __call__(self, grid: Any, block: Any, lds: int, *arguments: Any) -> None:
         """Launches on torch's current stream of the device."""
         dims = (*dimensions(grid), *dimensions(block))
         if 0 in dims[:3]:
             return
-        values = [self._value(param, value) for param, value in zip(self._params, arguments, strict=True)]
+        device, values = self._device, []
+        for param, kinds, value in zip(self._params, self._kinds, arguments, strict=True):
+            if param[1] == "P" and value is not None and (value.dtype in kinds or not kinds) and value.device == device:
+                address = value.data_ptr()
+                if not address % param[3]:
+                    values.append(address)
+                    continue
+            values.append(self._other(param, value))
         if lds > self._lds:
             self._driver.allow_lds(self._function, lds)
             self._lds = lds
@@ -154,8 +162,9 @@ class Kernel:
                 status = self._driver.launch_kernel(*call)
         self._driver.check(status, f"kernel {self.name}[{dims[:3]}, {dims[3:]}, {lds}]")
 
-    def _value(self, param: Param, value: Any) -> Any:
-        """An argument as `struct` packs it. Raises LaunchError for a tensor of a wrong dtype, device or alignment."""
+    def _other(self, param: Param, value: Any) -> Any:
+        """A number or nothing as `struct` packs it. Raises LaunchError for a tensor, as its dtype, device or alignment
+        is wrong."""
         name, form, dtypes, align = param
         if form != "P":
             return _bfloat16_bits(value) if dtypes == ("bfloat16",) else value
@@ -166,10 +175,7 @@ class Kernel:
                 f"kernel {self.name}: {name} wants {' or '.join(dtypes) or 'any dtype'} on "
                 f"{self._device}, not {value.dtype} on {value.device}"
             )
-        address = value.data_ptr()
-        if address % align:
-            raise LaunchError(f"kernel {self.name}: {name} does not start at a multiple of {align} bytes")
-        return address
+        raise LaunchError(f"kernel {self.name}: {name} does not start at a multiple of {align} bytes")
 
 
 def dimensions(value: Any) -> tuple[int, int, int]:

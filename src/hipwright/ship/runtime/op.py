@@ -82,7 +82,7 @@ class Operator:
             own = list(arguments)
             for index in self.spec.WRITTEN:
                 own[index] = own[index].clone()
-            packed = self._prepared(k, device, own)
+            packed = self.prepared(k, device, own)
             outputs, saved = self.plan.call_forward(k, device, *packed, *own)
             new = [own[index] for index in self.spec.WRITTEN]
             result = tuple(_unshared([*outputs, *new, *self._extra(saved)], arguments))
@@ -93,7 +93,7 @@ class Operator:
         kinds = self.spec.SAVED or ()
         return [item for (kind, _), item in zip(kinds, saved or (), strict=True) if kind == "tensor"]
 
-    def _prepared(self, k: Any, device: Any, own: Sequence[Any]) -> list[Any]:
+    def prepared(self, k: Any, device: Any, own: Sequence[Any]) -> list[Any]:
         """The packed weights, in a list of none or one."""
         state = [own[i] for i, _, _, _ in self._state]
         return [] if self._packed is None else [self._packed.get(k, device, state)]
@@ -149,7 +149,7 @@ class Operator:
         if not any(kind == "host" for kind, _ in self.spec.SAVED):
             return []
         meta = [i.to("meta") if isinstance(i, torch.Tensor) else i for i in inputs]
-        packed = self._prepared(NoKernels(), torch.device("meta"), meta)
+        packed = self.prepared(NoKernels(), torch.device("meta"), meta)
         _, saved = self.plan.call_forward(NoKernels(), torch.device("meta"), *packed, *meta)
         return [item for (kind, _), item in zip(self.spec.SAVED, saved, strict=True) if kind == "host"]
 

@@ -1,0 +1,199 @@
+"""A program whose calls replay a graph of the GPU, where they are like calls before (docs/library.md).
+
+A plan is Python: it launches its kernels one by one, and where they are short the processor is what takes the time. A
+graph starts all of them at once. It is captured for one kind of call: device and stream, shapes, strides and dtypes of
+the inputs, and the addresses of the state.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from hipwright.api.live.device_graphs import DeviceGraphs, cuda_graphs
+
+WARM_CALLS = 2
+"""Plain calls of one kind before its graph is captured."""
+GRAPHS = 8
+"""Kinds of calls that are kept of one program; the one that was called longest ago is forgotten first."""
+LARGEST = 64 << 20
+"""Bytes of inputs and outputs together beyond which copying them costs more than launching one by one."""
+OVERLAPPING = "an input's elements share memory"
+
+Call = tuple[Sequence[torch.Tensor], dict[str, torch.Tensor]]
+"""What a program gives: (outputs, new values of buffers)."""
+
+
+class Capturable(Protocol):
+    """A `ProgramCall` that can be captured. prepares: whether it packs its state, beside which a graph must not get
+    old."""
+
+    device: str
+    prepares: bool
+
+    def __call__(self, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]) -> Call:
+        """As `ProgramCall`."""
+        ...
+
+    def packed(self, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]) -> Any:
+        """What a call reads beside its arguments: it must live as long as a graph of the call."""
+        ...
+
+
+@dataclass(eq=False)
+class _Kind:
+    """Calls of one kind. state: of the last one, as far as its addresses do not say it; plain: calls launched one by
+    one in this state; why: these calls are never captured."""
+
+    state: tuple[Any, ...]
+    storages: list[StorageWeakRef]
+    plain: int = 0
+    why: str = ""
+    replay: Callable[[], None] | None = None
+    inputs: list[torch.Tensor] = field(default_factory=list)
+    result: Call = ((), {})
+    packed: Any = None
+
+    def expired(self) -> bool:
+        """Whether memory of its state was freed; another tensor may have the address afterwards."""
+        return any(map(torch.UntypedStorage._expired, [one.cdata for one in self.storages]))
+
+
+class GraphedProgram:
+    """A program that replays graphs of its calls. replays, captures: how many; launched: plain calls, by reason.
+
+    Inputs are copied into the graph's own, and outputs out of it: what a call returns is the caller's. A call is
+    launched plainly while the caller captures, until its kind was called `WARM_CALLS` times with this state, where its
+    inputs overlap or are too large, where graphs keep too much memory, and where the capture failed. For several
+    threads.
+    """
+
+    def __init__(self, program: Capturable, graphs: DeviceGraphs | None = None, *, most: int = GRAPHS) -> None:
+        self.replays, self.captures, self.launched = 0, 0, Counter[str]()
+        self._program, self._graphs, self._most = program, graphs or cuda_graphs(), most
+        self._packs = program.prepares
+        self._kinds: OrderedDict[tuple[Any, ...], _Kind] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def device(self) -> str:
+        """The type of its tensors' device."""
+        return self._program.device
+
+    def apart(self) -> GraphedProgram:
+        """The same program with graphs of its own, for another module."""
+        return GraphedProgram(self._program, self._graphs, most=self._most)
+
+    def __call__(self, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]) -> Call:
+        """As the program's own call."""
+        device = next(iter((*inputs, *state.values()))).device
+        if self._graphs.capturing(device):
+            why = "the caller captures"
+        else:
+            with self._lock:  # copying in, starting and copying out belong together
+                kind = self._kind(device, inputs, state)
+                why = kind.why or self._captured(kind, device, inputs, state)
+                if not why:
+                    return self._replayed(kind, inputs)
+        self.launched[why] += 1
+        return self._program(inputs, state)
+
+    def _kind(self, device: torch.device, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]) -> _Kind:
+        given, held, packs = [(one.shape, one.stride(), one.dtype) for one in inputs], state.values(), self._packs
+        where = device.index, self._graphs.stream(device), *library_settings()
+        key = (*where, tuple(given), tuple([one.data_ptr() for one in held]))
+        shapes, strides = [one.shape for one in held], [one.stride() for one in held]
+        now = shapes, strides, [one.dtype for one in held], _versions(held, packs)
+        kind = self._kinds.get(key)
+        if kind is not None and kind.state == now and not (packs and kind.expired()):
+            self._kinds.move_to_end(key)
+            return kind
+        self._kinds = OrderedDict((k, one) for k, one in self._kinds.items() if k != key and not one.expired())
+        while len(self._kinds) >= self._most:
+            self._kinds.popitem(last=False)
+        why = OVERLAPPING if any(torch._debug_has_internal_overlap(one) for one in inputs) else ""
+        kind = _Kind(now, [StorageWeakRef(one.untyped_storage()) for one in held], why=why)
+        self._kinds[key] = kind
+        return kind
+
+    def _captured(
+        self, kind: _Kind, device: torch.device, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]
+    ) -> str:
+        """Captures a kind that is due. Why there is no graph of it, "" where there is."""
+        if kind.replay is not None:
+            return ""
+        if kind.plain < WARM_CALLS:
+            kind.plain += 1
+            return "its kind is new"
+        try:
+            self._capture(kind, device, inputs, state)
+        except Exception as error:  # whatever torch and the driver say: the plain call is always right
+            kind.why = f"it cannot be captured: {type(error).__name__}: {str(error)[:200]}"
+        return kind.why
+
+    def _capture(
+        self, kind: _Kind, device: torch.device, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]
+    ) -> None:
+        if (size := _bytes(inputs)) <= LARGEST:
+            with torch.inference_mode(False), torch.no_grad():  # buffers that every later call may write
+                own = [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device) for t in inputs]
+                for mine, one in zip(own, inputs, strict=True):
+                    mine.copy_(one)
+                replay, result = self._graphs.capture(device, lambda: self._program(own, state))
+            size += _bytes([*result[0], *result[1].values()])
+        if size > LARGEST:
+            kind.why = f"inputs and outputs of {size >> 20} MiB would be copied"
+            return
+        if not self._graphs.reserve(device, size):
+            kind.why = "graphs keep as much memory as they may"
+            return
+        weakref.finalize(kind, self._graphs.release, device, size)
+        if self._packs:
+            kind.packed = self._program.packed(inputs, state)
+        kind.inputs, kind.result, kind.replay = own, result, replay
+        self.captures += 1
+
+    def _replayed(self, kind: _Kind, inputs: Sequence[torch.Tensor]) -> Call:
+        assert kind.replay is not None
+        for mine, one in zip(kind.inputs, inputs, strict=True):
+            mine.copy_(one)
+        kind.replay()
+        self.replays += 1
+        outputs, buffers = kind.result
+        return [one.clone() for one in outputs], {name: one.clone() for name, one in buffers.items()}
+
+    def __deepcopy__(self, memo: object) -> GraphedProgram:
+        return self.apart()
+
+
+def library_settings() -> tuple[Any, ...]:
+    """What a caller may set that decides which kernels the library's own operators launch."""
+    precision = getattr(torch._C, "_get_fp32_precision_getter", None)
+    tf32 = (
+        (precision("generic", "all"), precision("cuda", "matmul"), precision("cuda", "conv"))
+        if precision is not None
+        else (torch._C._get_cublas_allow_tf32(), torch._C._get_cudnn_allow_tf32())
+    )
+    return (
+        *tf32,
+        torch._C._get_cublas_allow_fp16_reduced_precision_reduction(),
+        torch._C._get_cublas_allow_bf16_reduced_precision_reduction(),
+        torch._C._get_deterministic_algorithms(),
+        torch._C._get_cudnn_deterministic(),
+    )
+
+
+def _versions(state: Iterable[torch.Tensor], packs: bool) -> list[int]:
+    """Counts of changes in place, by which packed weights are known to be old; 0 where a tensor has none."""
+    return [0 if one.is_inference() else one._version for one in state] if packs else []
+
+
+def _bytes(tensors: Sequence[torch.Tensor]) -> int:
+    return sum(one.numel() * one.element_size() for one in tensors)
