@@ -25,7 +25,14 @@ from benchmarks.suite.records import merge, read
 from benchmarks.suite.tasks import find
 from benchmarks.timing.runner import ProgramRunner, open_runner
 from benchmarks.timing.sides import OFF, ROUNDS, TimedSides, Times, describe_row
-from benchmarks.timing.variants import Settings, helpful_settings, settings_name, variant_programs, varied_settings
+from benchmarks.timing.variants import (
+    Settings,
+    helpful_settings,
+    idle_keys,
+    settings_name,
+    variant_programs,
+    varied_settings,
+)
 from hipwright.capture.graph import Graph
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.sandbox import Zygote
@@ -89,6 +96,11 @@ def measure(
     """
     graph = first_graph(path, host)
     settings = varied_settings(graph, grid)
+    idle = idle_keys(graph, settings.values()) if grid else []
+    if grid and len(idle) == len(grid):
+        raise BadInput(f"--set changes no program of this task: {', '.join(idle)}")
+    for key in idle:
+        print(f"{path}: --set {key} changes no program of this task", file=sys.stderr)
     timed = TimedSides(runner, path)
     baselines = list(timed.sides)
     timed.build_all(variant_programs(graph, settings))

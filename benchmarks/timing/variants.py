@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hipwright.capture.graph import Graph
@@ -40,12 +40,33 @@ def variant_programs(graph: Graph, settings: Mapping[str, Settings]) -> dict[str
     found: dict[str, Program] = {}
     known: set[tuple[str, str]] = set()
     for name, chosen in settings.items():
-        program = _with_knobs(write(graph, chosen), chosen)
-        key = program.text, json.dumps(parse(program.text).defines(program.knobs), sort_keys=True)
-        if key not in known:
+        program = _program(graph, chosen)
+        if (key := _identity(program)) not in known:
             known.add(key)
             found[name] = program
     return found
+
+
+def idle_keys(graph: Graph, settings: Iterable[Settings]) -> list[str]:
+    """The keys that change no program of a task, whatever else is set: misspelled, or of another task."""
+    acting: set[str] = set()
+    keys = dict.fromkeys(key for chosen in settings for key in chosen)
+    for chosen in settings:
+        own = _identity(_program(graph, chosen))
+        for key in chosen.keys() - acting:
+            others = {name: value for name, value in chosen.items() if name != key}
+            if _identity(_program(graph, others)) != own:
+                acting.add(key)
+    return [key for key in keys if key not in acting]
+
+
+def _program(graph: Graph, settings: Settings) -> Program:
+    return _with_knobs(write(graph, settings), settings)
+
+
+def _identity(program: Program) -> tuple[str, str]:
+    """What equal programs have in common: the text, and the values of its knobs."""
+    return program.text, json.dumps(parse(program.text).defines(program.knobs), sort_keys=True)
 
 
 def _with_knobs(program: Program, settings: Settings) -> Program:

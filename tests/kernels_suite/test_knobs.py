@@ -13,7 +13,7 @@ from benchmarks.__main__ import main
 from benchmarks.commands import knobs, session
 from benchmarks.common import ROOT
 from benchmarks.timing.sides import TimedSides
-from benchmarks.timing.variants import helpful_settings, settings_name, variant_programs, varied_settings
+from benchmarks.timing.variants import helpful_settings, idle_keys, settings_name, variant_programs, varied_settings
 from hipwright.capture.graph import Graph
 from hipwright.program import parse
 from tests.engine.harness import Op, captured
@@ -53,6 +53,14 @@ def test_programs_differ_and_take_values_that_the_space_has_not(graph: Graph) ->
     assert list(made) == ["default", "BLOCK=96", "BLOCK=64"]
     for name, value in (("BLOCK=96", 96), ("BLOCK=64", 64)):
         assert parse(made[name].text).defines(made[name].knobs)["BLOCK"] == value
+
+
+def test_keys_that_change_nothing_are_named(graph: Graph, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    grid = {"BLOCK": [64, 128], "split": [True], "call:nothing": ["library"], "VEC": [2]}
+    assert idle_keys(graph, varied_settings(graph, grid).values()) == ["split", "call:nothing"]
+    (task := tmp_path / "added.py").write_text(TASK)
+    assert main(["knobs", str(task), "--set", "BLOK=64,128", "--target", "cpu"]) == 1
+    assert "changes no program of this task: BLOK" in capsys.readouterr().err
 
 
 def test_the_best_of_each_key_are_told_by_their_gain() -> None:
