@@ -84,6 +84,12 @@ def test_an_estimate_adds_up_and_exceeds_the_least_time() -> None:
     assert all(0.0 < low < high for low, high in zip(floor[:2], spent[:2], strict=True))
 
 
+def test_another_process_does_not_make_a_part_dear_on_the_processor() -> None:
+    """Four of five forwards were interrupted, each in another part; the parts still add up to less than the whole."""
+    turns = [[9.0, 1.0, 7.5], [9.0, 8.0, 0.5], [5.0, 4.0, 0.5], [8.0, 1.0, 6.5], [2.0, 1.0, 0.5]]
+    assert calls._least_turn(turns) == [2.0, 1.0, 0.5]
+
+
 def test_the_profiler_gives_each_call_its_time() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(256, 1024), torch.nn.Linear(1024, 2))
     spent = calls.profiled(loaded(model, torch.randn(512, 256)), 3, device=False)
