@@ -26,6 +26,17 @@ def test_a_missing_library_is_one_clear_line() -> None:
     assert caught.value.message == "the worker needs no_such_library, which is not installed"
 
 
+def test_a_zygote_that_was_closed_before_its_thread_began_stays_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a pool that is closed at once leaves a process and an open socket behind."""
+    zygote = Zygote((), name="worker")
+    monkeypatch.setattr(zygote, "_start", lambda: pytest.fail("it started"))
+    with zygote._lock:  # the thread waits here, as on a busy machine
+        thread = zygote.start()
+        zygote.close()
+    thread.join()
+    assert zygote._control is None
+
+
 def test_a_session_of_an_earlier_life_is_not_looked_for_in_the_next(tmp_path: Path) -> None:
     """Process numbers start again: the new zygote must not wait for the end of another session with the same number."""
     service = tmp_path / "service.py"

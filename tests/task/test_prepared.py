@@ -1,7 +1,9 @@
 """Runs of the reference that begin on a kept model: each is as the first."""
 
+import pytest
 from task_files import FILES
 
+from hipwright.errors import WorkerError
 from hipwright.task import open_task
 from hipwright.task.host import prepared
 from hipwright.task.reference_host import NUMBERED
@@ -38,9 +40,19 @@ def test_a_state_is_sent_once_and_again_where_the_host_has_lost_it(load, monkeyp
     assert same(handle.reference(inputs, states[0])[0], first) and sent == [False]
     handle.reference(inputs, states[1])
     assert sent == [False, True]
-    handle.close()  # the next call starts another host
+    handle._host._session.close()  # its process dies; the next call starts another host
     sent.clear()
     assert same(handle.reference(inputs, states[0])[0], first) and sent == [False, True]
+
+
+def test_work_in_the_background_starts_no_process_for_a_closed_task(zygote):
+    """Found in CI: cases were made while their program was refused and the task closed, and a process stayed."""
+    with open_task(FILES / "linear_gelu.py", zygote) as handle:
+        inputs, state = handle.inputs("given", 0), handle.init_state(0)
+    for ask in (lambda: handle.inputs("given", 1), lambda: handle.reference(inputs, state, apart=True)):
+        with pytest.raises(WorkerError, match="is closed"):
+            ask()
+    assert handle._host._session is None and handle._second._session is None
 
 
 def test_many_states_do_not_pile_up(zygote):

@@ -79,6 +79,7 @@ class Zygote:
         self._lock = threading.RLock()
         self._control: socket.socket | None = None
         self._generation = 0  # how often it was started
+        self._closes = 0
         self._process: ZygoteProcess | None = None
         self._counted_at = 0.0
 
@@ -89,11 +90,13 @@ class Zygote:
         self.close()
 
     def start(self) -> threading.Thread:
-        """Start in the background, to overlap with other work; a failure shows up at the first session."""
+        """Start in the background, to overlap with other work; a failure shows up at the first session. A zygote that
+        was closed before the thread comes to it stays closed."""
+        closes = self._closes
 
         def begin() -> None:
             with contextlib.suppress(InfrastructureError), self._lock:
-                if self._control is None:
+                if self._control is None and self._closes == closes:
                     self._start()
 
         thread = threading.Thread(target=begin, name=f"start {self.name}", daemon=True)
@@ -118,6 +121,7 @@ class Zygote:
     def close(self) -> None:
         """Kill the zygote and every session in it."""
         with self._lock:
+            self._closes += 1
             if self._control is not None:
                 self._control.close()
                 self._control = None

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from itertools import count
 from typing import Any
 
-from hipwright.errors import TaskError
+from hipwright.errors import TaskError, WorkerError
 from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
 from hipwright.tensors import Tree
 
@@ -29,13 +29,15 @@ class ReferenceHost:
         # one host serves the whole task: its time is limited call by call, by the wall clock
         self._limits = Limits(wall_s=limits.wall_s, cpu_s=_HOST_CPU_S, memory_mb=limits.memory_mb)
         self._session: Session | None = None
+        self._closed = False
         self._lock = threading.RLock()
         self._numbered: OrderedDict[int, tuple[int, Tree]] = OrderedDict()  # states and their numbers, by id
         self._numbers = count()
 
     def close(self) -> None:
-        """Ends the process."""
+        """Ends the process for good."""
         with self._lock:
+            self._closed = True
             if self._session is not None:
                 self._session.close()
                 self._session = None
@@ -43,8 +45,11 @@ class ReferenceHost:
     def ask(
         self, method: str, header: dict[str, Any] | None = None, bundle: Tree = None
     ) -> tuple[dict[str, Any], Tree]:
-        """The reply of a method of the service. Raises TaskError."""
+        """The reply of a method of the service. Raises TaskError, WorkerError once it is closed: work in the background
+        would start a process that nobody ends."""
         with self._lock:
+            if self._closed:
+                raise WorkerError(f"the task {self._name} is closed")
             try:
                 if self._session is None or not self._session.alive:
                     init = {"name": self._name, "source": self._source}
