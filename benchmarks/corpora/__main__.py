@@ -75,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"what programs are timed against on a GPU beside eager: {', '.join(BASELINES[1:])}",
     )
     parser.add_argument("--workers", type=positive, metavar="N", help="tasks at a time")
+    parser.add_argument("--processes", type=positive, metavar="N", help="that share them; default: one for two tasks")
     parser.add_argument("--seed", type=int, metavar="N", help="draws the inputs; default: a secret one, drawn now")
     parser.add_argument("--list", action="store_true", help="print the names of the tasks and judge none")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
@@ -101,6 +102,7 @@ def _judged(options: argparse.Namespace) -> CorpusReport:
         "targets": targets,
         "baselines": baselines,
         "workers": options.workers,
+        "processes": options.processes,
         "seed": options.seed,
         "imported": source.imported,
     }

@@ -94,13 +94,15 @@ def judge(
     targets: tuple[str, ...],
     baselines: tuple[str, ...] = BASELINES,
     workers: int | None,
+    processes: int | None = None,
     listener: Listener,
     seed: int | None = None,
     imported: tuple[str, ...] = (),
 ) -> CorpusReport:
     """Judges the tasks that have no row in `out` yet: one evaluation each, and the winner's verification.
 
-    baselines: what is timed against on a GPU, eager first; seed: draws the inputs; None draws a secret one.
+    workers, processes: as of BenchRequest; baselines: what is timed against on a GPU, eager first; seed: draws the
+    inputs; None draws a secret one.
     imported: modules that every task imports.
     """
     prepare_folder(out)
@@ -117,6 +119,7 @@ def judge(
         resume=True,
         budget=1,
         workers=workers,
+        processes=processes,
         seed=seed,
         baselines=baselines,
         imported=imported,

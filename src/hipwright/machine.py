@@ -127,12 +127,13 @@ def machine(
     baseline_s: float = 0.0,
     cache: Path | None = None,
     imported: tuple[str, ...] = (),
+    compilers: int = 0,
 ) -> Iterator[Machine]:
     """A Machine, whose processes end with the block.
 
     gpu: the number of the one that GPU targets use; None for the first that the environment (CUDA_VISIBLE_DEVICES)
     allows. gpu_memory_gb: 10^9 bytes of it that all processes together may use; 0 for all. shared_hosts, compile_s,
-    baseline_s: as in `open_gpu`. cache: another folder of builds than the user's. imported: modules that all
+    baseline_s, compilers: as in `open_gpu`. cache: another folder of builds than the user's. imported: modules that all
     tasks import, imported once for them; what they run at import is trusted by every task.
     """
     from hipwright.sandbox import Zygote
@@ -161,6 +162,7 @@ def machine(
                 gpu,
                 found.cache,
                 unsafe=unsafe,
+                compilers=compilers,
                 memory_bytes=limit,
                 shared_hosts=shared_hosts,
                 compile_s=compile_s,

@@ -12,6 +12,8 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from hipwright.software_gpu import is_software
+
 VERSION = 1
 
 Fault = Literal["candidate", "task", "toolchain", "device", "provider", "service"]
@@ -219,11 +221,10 @@ class Estimate(Record, frozen=True, kw_only=True):
 
 
 class Versus(Record, frozen=True, kw_only=True):
-    """The candidate against one baseline, in pairs taken in turn. Milliseconds of device time for one call.
+    """The candidate against one baseline ("eager", "compile", ...), in pairs taken in turn. Milliseconds a call.
 
-    baseline: "eager", "compile" or another name. speedup: baseline / candidate, the median over the pairs; interval:
-    95 %. samples_ms and baseline_ms have one entry a pair. latency_speedup: the same ratio of end-to-end latencies.
-    """
+    speedup: baseline / candidate on the device, the median over the pairs; interval: 95 %. samples_ms and baseline_ms
+    have one entry a pair. latency_speedup: the same ratio of end-to-end latencies."""
 
     baseline: str
     speedup: float
@@ -238,9 +239,9 @@ class Versus(Record, frozen=True, kw_only=True):
 class Timing(Record, frozen=True, kw_only=True):
     """One program timed on a device. Milliseconds for one call.
 
-    policy: how calls were launched, on both sides. median_ms: device time; latency_ms: end to end by the host's clock;
-    clock_gap: the two clocks' relative difference. floor_ms: the roofline (see measure.roofline); own_time: share of
-    device time in the program's own kernels. prepare_ms: packing weights."""
+    policy: how calls were launched, on both sides. median_ms: device time; latency_ms: by the host's clock; clock_gap:
+    their relative difference. floor_ms: the roofline (measure.roofline); own_time: share in the program's own kernels.
+    missing: baselines that it has not, and why. prepare_ms: packing weights."""
 
     device: str
     architecture: str
@@ -248,7 +249,7 @@ class Timing(Record, frozen=True, kw_only=True):
     median_ms: float
     latency_ms: float | None = None
     versus: dict[str, Versus] = {}
-    missing: dict[str, str] = {}  # baselines that it has not, and why
+    missing: dict[str, str] = {}
     clock_gap: float | None = None
     floor_ms: float | None = None
     bound: Literal["memory", "compute", ""] = ""
@@ -260,8 +261,8 @@ class Timing(Record, frozen=True, kw_only=True):
 
     @property
     def simulated(self) -> bool:
-        """Whether the device is software, and the times this machine's (docs/rocm-target.md)."""
-        return self.device.endswith("(simulated)")
+        """Whether the device is software."""
+        return is_software(self.device)
 
 
 class TargetResult(Record, frozen=True, kw_only=True):
@@ -279,8 +280,7 @@ class Evaluation(Record, frozen=True, kw_only=True):
     """task x program x targets. `status` is the worst over the targets; `score` is an estimate in microseconds.
 
     coverage: 0 to 1, see docs/program.md; library: the operators that the plan leaves to the library, without views,
-    with their modelled share of the reference's cost; own_time: share of device time, None where nothing was timed.
-    """
+    with their modelled share of the reference's cost; own_time: share of device time, None where nothing was timed."""
 
     task: str
     program: str

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from visits import Visit
 
 from hipwright.errors import DeviceError
 from hipwright.evaluation.gpu.memory import PASSES, DeviceMemory, estimated, learn, learnt_bytes
@@ -21,12 +24,29 @@ from hipwright.tensors import contiguous_strides
 from hipwright.verify.gpu.hosts.device_process import Crowded
 
 GB = 1 << 30
+WHERE = pytest.mark.parametrize("where", ["here", "kept by another process"])
 
 
+@contextmanager
+def memories(where: str, total: int) -> Iterator[DeviceMemory]:
+    """A GPU's memory, of this process or kept by another."""
+    if where == "here":
+        yield DeviceMemory(total)
+    else:
+        with Visit(total) as visit:
+            assert visit.memory is not None
+            yield visit.memory
+
+
+@WHERE
 @settings(max_examples=25, deadline=None)
 @given(needs=st.lists(st.integers(1, 40), min_size=1, max_size=12), alone=st.integers(0, 11))
-def test_what_is_inside_fits_and_everyone_gets_in(needs: list[int], alone: int) -> None:
-    memory = DeviceMemory(int(24 / 0.95) + 1)
+def test_what_is_inside_fits_and_everyone_gets_in(where: str, needs: list[int], alone: int) -> None:
+    with memories(where, int(24 / 0.95) + 1) as memory:
+        fits_and_gets_in(memory, needs, alone)
+
+
+def fits_and_gets_in(memory: DeviceMemory, needs: list[int], alone: int) -> None:
     inside: list[int] = []
     most: list[tuple[int, int]] = []
     lock = threading.Lock()
@@ -53,96 +73,101 @@ def test_what_is_inside_fits_and_everyone_gets_in(needs: list[int], alone: int) 
     assert all(total <= memory.total or count == 1 for total, count in most)
 
 
-def test_a_large_task_is_passed_by_a_few_small_ones_and_no_more() -> None:
-    memory = DeviceMemory(100)
-    first = memory.reserve(50)
-    order: list[str] = []
+@WHERE
+def test_a_large_task_is_passed_by_a_few_small_ones_and_no_more(where: str) -> None:
+    with memories(where, 100) as memory:
+        first = memory.reserve(50)
+        order: list[str] = []
 
-    def enter(name: str, need: int) -> threading.Thread:
-        def run() -> None:
-            place = memory.reserve(need)
-            order.append(name)
-            place.leave()
+        def enter(name: str, need: int) -> threading.Thread:
+            def run() -> None:
+                place = memory.reserve(need)
+                order.append(name)
+                place.leave()
 
-        thread = threading.Thread(target=run, daemon=True)
-        thread.start()
-        return thread
+            thread = threading.Thread(target=run, daemon=True)
+            thread.start()
+            return thread
 
-    large = enter("large", 90)
-    time.sleep(0.05)
-    for number in range(PASSES):
-        enter(str(number), 10).join(5)
-    late = enter("late", 10)
-    late.join(0.1)
-    assert order == [str(number) for number in range(PASSES)]
-    first.leave()
-    large.join(5)
-    late.join(5)
-    assert order[PASSES:] == ["large", "late"]
+        large = enter("large", 90)
+        time.sleep(0.05)
+        for number in range(PASSES):
+            enter(str(number), 10).join(5)
+        late = enter("late", 10)
+        late.join(0.1)
+        assert order == [str(number) for number in range(PASSES)]
+        first.leave()
+        large.join(5)
+        late.join(5)
+        assert order[PASSES:] == ["large", "late"]
 
 
-def test_small_tasks_go_on_when_a_large_one_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+@WHERE
+def test_small_tasks_go_on_when_a_large_one_waits_for_long(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task inside may compile for minutes."""
     monkeypatch.setattr("hipwright.evaluation.gpu.memory.PATIENCE_S", 0.3)
-    memory = DeviceMemory(int(100 / 0.95) + 1)
-    inside = memory.reserve(20)
-    large = threading.Thread(target=lambda: memory.reserve(90).leave(), daemon=True)
-    large.start()
-    time.sleep(0.05)
-    started = time.monotonic()
-    for _ in range(2 * PASSES + 1):
-        memory.reserve(10).leave()
-    assert time.monotonic() - started >= 0.6
-    assert large.is_alive()
-    inside.leave()
-    large.join(5)
-    assert not large.is_alive()
+    with memories(where, int(100 / 0.95) + 1) as memory:
+        inside = memory.reserve(20)
+        large = threading.Thread(target=lambda: memory.reserve(90).leave(), daemon=True)
+        large.start()
+        time.sleep(0.05)
+        started = time.monotonic()
+        for _ in range(2 * PASSES + 1):
+            memory.reserve(10).leave()
+        assert time.monotonic() - started >= 0.6
+        assert large.is_alive()
+        inside.leave()
+        large.join(5)
+        assert not large.is_alive()
 
 
-def test_spare_memory_is_waited_for_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = DeviceMemory(int(100 / 0.95) + 1)
-    one, other = memory.reserve(30), memory.reserve(50)
-    paused: list[int] = []
-    with one.spare(20, lambda: paused.append(1)) as more:
-        assert more == 20 and len(paused) == 1
-        entered: list[int] = []
-        late = threading.Thread(target=lambda: entered.append(memory.reserve(20).need), daemon=True)
-        late.start()
-        late.join(0.1)
-        assert not entered  # lent
-    late.join(5)
-    assert entered == [20]
-    threading.Timer(0.2, other.leave).start()
-    with one.spare(40, lambda: paused.append(1)) as more:
-        assert more == 40 and len(paused) > 2
-    monkeypatch.setattr("hipwright.evaluation.gpu.memory.SPARE_S", 0.1)
-    with one.spare(1000, lambda: None) as more:
-        assert more == 50  # what there is
-    assert memory._inside[one] == 30
+@WHERE
+def test_spare_memory_is_waited_for_and_given_back(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with memories(where, int(100 / 0.95) + 1) as memory:
+        one, other = memory.reserve(30), memory.reserve(50)
+        paused: list[int] = []
+        with one.spare(20, lambda: paused.append(1)) as more:
+            assert more == 20 and len(paused) == (where == "here")
+            entered: list[int] = []
+            late = threading.Thread(target=lambda: entered.append(memory.reserve(20).need), daemon=True)
+            late.start()
+            late.join(0.1)
+            assert not entered  # lent
+        late.join(5)
+        assert entered == [20]
+        threading.Timer(0.2, other.leave).start()
+        with one.spare(40, lambda: paused.append(1)) as more:
+            assert more == 40 and (len(paused) > 2) == (where == "here")
+        monkeypatch.setattr("hipwright.evaluation.gpu.memory.SPARE_S", 0.1)
+        with one.spare(1000, lambda: None) as more:
+            assert more == 50  # what there is
+        with one.spare(1000, lambda: None) as more:
+            assert more == 50  # and what was lent came back
 
 
-def test_who_waits_for_spare_memory_comes_before_newcomers() -> None:
-    memory = DeviceMemory(int(100 / 0.95) + 1)
-    one, other = memory.reserve(30), memory.reserve(50)
-    order: list[str] = []
+@WHERE
+def test_who_waits_for_spare_memory_comes_before_newcomers(where: str) -> None:
+    with memories(where, int(100 / 0.95) + 1) as memory:
+        one, other = memory.reserve(30), memory.reserve(50)
+        order: list[str] = []
 
-    def borrow() -> None:
-        with one.spare(60, lambda: None):
-            order.append("spare")
+        def borrow() -> None:
+            with one.spare(60, lambda: None):
+                order.append("spare")
 
-    def enter() -> None:
-        memory.reserve(20)
-        order.append("new")
+        def enter() -> None:
+            memory.reserve(20)
+            order.append("new")
 
-    threads = [threading.Thread(target=work, daemon=True) for work in (borrow, enter)]
-    for thread in threads:
-        thread.start()
-        time.sleep(0.1)
-    assert not order
-    other.leave()
-    for thread in threads:
-        thread.join(5)
-    assert order == ["spare", "new"]
+        threads = [threading.Thread(target=work, daemon=True) for work in (borrow, enter)]
+        for thread in threads:
+            thread.start()
+            time.sleep(0.1)
+        assert not order
+        other.leave()
+        for thread in threads:
+            thread.join(5)
+        assert order == ["spare", "new"]
 
 
 def test_an_estimate_grows_with_inputs_and_parameters() -> None:

@@ -3,8 +3,22 @@
 import threading
 import time
 
+import pytest
+from visits import Visit
+
 from hipwright.evaluation.gpu.timing_lock import TimingLock
 from hipwright.evaluation.gpu.waits import WAITS
+
+
+@pytest.fixture(params=["here", "kept by another process"])
+def locks(request):
+    """The lock that a test uses, and the one that keeps it."""
+    if request.param == "here":
+        own = TimingLock()
+        yield own, own
+    else:
+        with Visit() as visit:
+            yield visit.lock, visit.gpu.lock
 
 
 def until(said):
@@ -14,8 +28,8 @@ def until(said):
     assert said()
 
 
-def test_a_timing_is_not_starved_by_newcomers():
-    lock, order, inside = TimingLock(), [], threading.Event()
+def test_a_timing_is_not_starved_by_newcomers(locks):
+    (lock, keeper), order, inside = locks, [], threading.Event()
 
     def visitor(number):
         with lock.shared():
@@ -31,7 +45,7 @@ def test_a_timing_is_not_starved_by_newcomers():
     until(lambda: order == [0])
     timer = threading.Thread(target=timing)
     timer.start()
-    until(lambda: lock._waiting == 1)
+    until(lambda: keeper._waiting == 1)
     inside.set()
     late = [threading.Thread(target=visitor, args=(n,)) for n in range(1, 5)]
     for thread in late:
@@ -41,8 +55,8 @@ def test_a_timing_is_not_starved_by_newcomers():
     assert order[:2] == [0, "timing"]
 
 
-def test_a_timing_goes_between_two_calls_of_work_that_gives_way():
-    lock, order, go = TimingLock(), [], threading.Event()
+def test_a_timing_goes_between_two_calls_of_work_that_gives_way(locks):
+    (lock, keeper), order, go = locks, [], threading.Event()
 
     def verification(gives_way):
         with lock.shared(gives_way=gives_way):
@@ -64,16 +78,16 @@ def test_a_timing_goes_between_two_calls_of_work_that_gives_way():
 
         threads.append(threading.Thread(target=timing))
         threads[1].start()
-        until(lambda: lock._waiting == 1)
+        until(lambda: keeper._waiting == 1)
         go.set()
         for thread in threads:
             thread.join(10)
         assert order == wanted
 
 
-def test_work_that_gave_way_is_inside_again():
+def test_work_that_gave_way_is_inside_again(locks):
     """No second timing starts while the work goes on, also where several wait."""
-    lock, inside, go = TimingLock(), [0], threading.Event()
+    (lock, keeper), inside, go = locks, [0], threading.Event()
     wrong = []
 
     def verification():
@@ -98,7 +112,7 @@ def test_work_that_gave_way_is_inside_again():
         thread.join(30)
     assert not wrong
     with lock.exclusive():
-        assert lock._inside == 0
+        assert keeper._inside == 0
 
 
 def test_a_wait_within_a_wait_counts_once():

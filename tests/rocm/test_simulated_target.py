@@ -69,6 +69,17 @@ def test_verdicts(run: Callable[..., Any], name: str, status: str, said: str) ->
 
 
 @pytest.mark.slow
+def test_processes_that_share_the_gpu_time_in_turn(run: Callable[..., Any], tmp_path: Path) -> None:
+    """Its timing lock is the command's: a timing in one process waits for the verifications of the other."""
+    for name in ("one", "two", "three"):
+        (tmp_path / f"{name}.py").write_text((HERE / "tasks/twice.py").read_text())
+    done = run("bench", tmp_path, "--target", "rocm", "--budget", 1, "--workers", 2, "--processes", 2, "--json")
+    found = json.loads(done.stdout)
+    assert [row["status"] for row in found["rows"]] == ["pass"] * 3, done.stderr
+    assert found["timed"] == 3 and any("those of software" in line for line in found["not_measured"])
+
+
+@pytest.mark.slow
 def test_a_task_that_keeps_state_is_timed(run: Callable[..., Any]) -> None:
     """Its late inputs are judged by a first call's result (found here: right programs were refused on every GPU)."""
     corpus = HERE.parents[1] / "src/hipwright/audit/corpus"

@@ -79,6 +79,15 @@ Workers = Annotated[
         "seats to use [default: all].",
     ),
 ]
+Processes = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=4096,
+        help="Processes that share these tasks, on each GPU or in all: each writes and judges its own. [default: one "
+        "for two tasks]",
+    ),
+]
 CompileLimit = Annotated[
     float | None,
     typer.Option(
@@ -121,6 +130,7 @@ def bench(
     budget: Budget = 8,
     seed: Seed = None,
     workers: Workers = None,
+    processes: Processes = None,
     compile_limit: CompileLimit = None,
     llm: MeasuredLlm = None,
     samples: Samples = 1,
@@ -153,6 +163,7 @@ def bench(
         budget=budget,
         seed=seed,
         workers=workers,
+        processes=processes,
         unsafe=unsafe,
         compile_limit=compile_limit,
         fleet=fleet,

@@ -14,6 +14,7 @@ from hipwright.device.amd import kfd
 from hipwright.device.gpu_info import GpuInfo
 from hipwright.device.nvidia import nvml
 from hipwright.errors import BadInput, DeviceError
+from hipwright.software_gpu import software_name
 from hipwright.targets import CUDA, ROCM, TARGETS, Target
 
 
@@ -23,7 +24,7 @@ def _amd_gpus() -> list[GpuInfo]:
     known = TARGETS.architecture(architecture)
     if known is None:
         return kfd.gpus()
-    name = f"{architecture} (simulated)"
+    name = software_name(architecture)
     memory = known.memory_bytes
     return [
         GpuInfo(index=0, kind=ROCM.name, name=name, architecture=architecture, memory_bytes=memory, units=known.cus)

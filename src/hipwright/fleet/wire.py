@@ -6,6 +6,7 @@ import json
 import select
 import socket
 import threading
+from contextlib import suppress
 from typing import Any
 
 
@@ -43,6 +44,11 @@ class Wire:
     def fileno(self) -> int:
         """The socket's number."""
         return self._socket.fileno()
+
+    def shut(self) -> None:
+        """Ends the talk: who receives at either end meets its end."""
+        with suppress(OSError):  # the other end is gone
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Closes this end."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from hipwright import config
 from hipwright.api.bench.search import SearchedProgram, SearchSetup, engine_search, pipeline_search
 from hipwright.api.bench.tasks import task_input
 from hipwright.api.files import write_file
@@ -117,6 +118,11 @@ class CandidateMeasurement:
         if isinstance(found.program, Program):
             keep_program(request, entry, text_with_knobs(found.program))
         return found
+
+
+def bench_archive(request: BenchRequest) -> Archive:
+    """The archive of a benchmark's searches: in its folder, or the user's without one."""
+    return Archive(request.out / "archive" if request.out else config.archive())
 
 
 def keep_program(request: BenchRequest, entry: BenchEntry, text: str) -> None:

@@ -26,6 +26,7 @@ from hipwright.events import Listener, silent
 from hipwright.machine import Machine, TaskText, Workbench, machine
 
 GPU_WORKERS = 4  # tasks at a time on one GPU, if there are four processors for each, as opening one takes seconds
+TOGETHER = 2  # workers that share a process
 HANG_S = 600.0  # an evaluation takes less, as each of its steps has a limit
 LEAVE_S = 10.0  # after the deadline, for ending what was aborted
 
@@ -73,31 +74,19 @@ class BenchDeadline:
         self._spent.append(seconds)
 
 
-class TaskWorker:
-    """A device of the dispatcher: one open task at a time.
+class BenchWorker:
+    """A device of the dispatcher: one open task at a time. Says in which order; subclasses open, measure and close.
 
     keep_open: until a job of another task comes; else each job opens its task again, so that no device memory stays
     allocated.
     """
 
-    def __init__(
-        self,
-        name: str,
-        machine: Machine,
-        measurement: TaskMeasurement,
-        *,
-        seed: int | None = None,
-        deadline: BenchDeadline | None = None,
-        keep_open: bool = True,
-    ) -> None:
-        self.name, self.machine = name, machine
+    def __init__(self, name: str, *, deadline: BenchDeadline | None = None, keep_open: bool = True) -> None:
+        self.name = name
         self.idle = threading.Event()
         self.idle.set()
-        self._measurement, self._seed, self._keep_open = measurement, seed, keep_open
-        self._deadline = deadline or BenchDeadline(None)
-        self._stack = ExitStack()
+        self._keep_open, self._deadline = keep_open, deadline or BenchDeadline(None)
         self._group: str | None = None
-        self._opened: Any = None
         self._begun = 0.0
         self._stopping = threading.Event()
         self._turn = threading.Lock()  # held while a job is prepared and evaluated
@@ -122,20 +111,12 @@ class TaskWorker:
             self._turn.release()
             raise
 
-    def _open(self, job: EvaluationJob) -> None:
-        self.close()
-        begun = time.perf_counter()
-        opening = self.machine.open(self._measurement.task(job), seed=self._seed, listener=silent)
-        bench = self._stack.enter_context(opening)
-        self._opened = self._measurement.opened(job, bench, begun)
-        self._group = job.group
-
     def evaluate(self, job: EvaluationJob, built: Any) -> Any:
         """The job's value. Raises WorkerError where the worker was aborted: what its processes' end looked like blames
         nobody.
         """
         try:
-            value = self._measurement.measure(job, self._opened, built, self._stopping.is_set)
+            value = self._value(job, built)
             if self._stopping.is_set():
                 raise WorkerError(f"{self.name} was stopped while it ran {job.key}")
             return value
@@ -157,8 +138,47 @@ class TaskWorker:
             finally:
                 self._turn.release()
 
+    def _open(self, job: EvaluationJob) -> None:
+        """Opens the job's task in place of the open one, and sets `_group`."""
+        raise NotImplementedError
+
+    def _value(self, job: EvaluationJob, built: Any) -> Any:
+        """The job's value on the open task."""
+        raise NotImplementedError
+
     def abort(self) -> None:
-        """Ends the machine's processes: calls that wait for one raise. They start again with the next job."""
+        """Ends what runs, so that its calls raise; it starts again with the next job."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Closes the task."""
+        raise NotImplementedError
+
+
+class TaskWorker(BenchWorker):
+    """A worker on a machine of this process."""
+
+    def __init__(
+        self, name: str, machine: Machine, measurement: TaskMeasurement, *, seed: int | None = None, **how: Any
+    ) -> None:
+        super().__init__(name, **how)
+        self.machine, self._measurement, self._seed = machine, measurement, seed
+        self._stack = ExitStack()
+        self._opened: Any = None
+
+    def _open(self, job: EvaluationJob) -> None:
+        self.close()
+        begun = time.perf_counter()
+        opening = self.machine.open(self._measurement.task(job), seed=self._seed, listener=silent)
+        bench = self._stack.enter_context(opening)
+        self._opened = self._measurement.opened(job, bench, begun)
+        self._group = job.group
+
+    def _value(self, job: EvaluationJob, built: Any) -> Any:
+        return self._measurement.measure(job, self._opened, built, self._stopping.is_set)
+
+    def abort(self) -> None:
+        """Ends the machine's processes."""
         self._stopping.set()
         self.machine.close()
 
@@ -172,7 +192,7 @@ class TaskWorker:
 class JobsLeft:
     """How many jobs of each task have not ended. Safe to use from several threads."""
 
-    def __init__(self, workers: Sequence[TaskWorker], jobs: Sequence[EvaluationJob]) -> None:
+    def __init__(self, workers: Sequence[BenchWorker], jobs: Sequence[EvaluationJob]) -> None:
         self._workers, self._lock = workers, threading.Lock()
         self._counts = Counter(job.group for job in jobs)
         self._ended: set[str] = set()
@@ -198,7 +218,8 @@ class WorkerPlan:
     """Which machines to start. gpus: one machine each; without any, one for each worker.
 
     workers: on each GPU, or in all; None for as many as the processors allow. jobs: how many there are.
-    baseline_s, imported: as of `machine`. baselines: what programs are timed against.
+    baseline_s, imported, compilers: as of `machine`. baselines: what programs are timed against. processes: as of
+    BenchRequest.
     """
 
     targets: tuple[str, ...]
@@ -209,6 +230,27 @@ class WorkerPlan:
     baseline_s: float = 0.0
     baselines: tuple[str, ...] = BASELINES
     imported: tuple[str, ...] = ()
+    compilers: int = 0
+    processes: int | None = None
+
+    @property
+    def each(self) -> int:
+        """Workers on each GPU, or in all where none is used."""
+        cores = os.cpu_count() or 2
+        if self.gpus:
+            return self.workers or max(2, min(GPU_WORKERS, cores // (4 * len(self.gpus))))
+        return min(self.workers or max(1, cores // 2), self.jobs)
+
+    @property
+    def shares(self) -> list[int]:
+        """How many workers each process of a GPU has, or each of all where no GPU is used."""
+        count = min(self.each, self.processes or -(-self.each // TOGETHER))
+        return [self.each // count + (number < self.each % count) for number in range(count)]
+
+    @property
+    def alone(self) -> bool:
+        """Whether one process, which may be this one, does everything."""
+        return len(self.shares) == 1 and len(self.gpus) < 2
 
 
 @contextmanager
@@ -219,20 +261,19 @@ def open_workers(
 
     Those of one GPU share its processes and its timing lock: while one times, the others open tasks and compile.
     """
-    cores = os.cpu_count() or 2
-    default = max(2, min(GPU_WORKERS, cores // (4 * len(plan.gpus)))) if plan.gpus else max(1, cores // 2)
-    each = plan.workers or default
     options: dict[str, Any] = {"unsafe": plan.unsafe, "imported": plan.imported}
     with ExitStack() as stack:
         workers: list[TaskWorker] = []
         for gpu in plan.gpus:
-            opening = machine(plan.targets, gpu=gpu.index, baseline_s=plan.baseline_s, **options)
+            opening = machine(
+                plan.targets, gpu=gpu.index, baseline_s=plan.baseline_s, compilers=plan.compilers, **options
+            )
             made = stack.enter_context(opening)
             for context in made.gpus.values():
                 context.baselines = plan.baselines
-            names = [f"{gpu.kind} {gpu.index} worker {number}" for number in range(each)]
+            names = [f"{gpu.kind} {gpu.index} worker {number}" for number in range(plan.each)]
             workers += [TaskWorker(name, made, measurement, seed=seed) for name in names]
-        for number in range(0 if plan.gpus else min(each, plan.jobs)):
+        for number in range(0 if plan.gpus else plan.each):
             made = stack.enter_context(machine(plan.targets, **options))
             workers.append(TaskWorker(f"cpu worker {number}", made, measurement, seed=seed))
         for worker in workers:
@@ -245,7 +286,7 @@ def _no_build(job: EvaluationJob) -> None:
 
 
 def run_jobs(
-    workers: Sequence[TaskWorker],
+    workers: Sequence[BenchWorker],
     jobs: Sequence[EvaluationJob],
     *,
     on_done: Callable[[JobOutcome], None],

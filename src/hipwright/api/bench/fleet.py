@@ -16,14 +16,13 @@ import msgspec
 
 from hipwright.api.bench.candidates import CandidateMeasurement, build_ahead, keep_program
 from hipwright.api.bench.driver import HANG_S, TaskWorker
-from hipwright.api.bench.plan import BenchEntry, BenchmarkRun, BenchRequest
+from hipwright.api.bench.orders import job_of, plain_entry, request_of, settings_of
+from hipwright.api.bench.plan import BenchEntry, BenchmarkRun
 from hipwright.api.workbench import require_sandbox
 from hipwright.archive import Archive
 from hipwright.device.fingerprint import NodeFingerprint, fingerprint, trouble
 from hipwright.errors import DeviceError
 from hipwright.evaluation.bench import BenchRow, failed_row
-from hipwright.evaluation.formats.base import BenchTask, FormatRule
-from hipwright.evaluation.schedule import EvaluationJob
 from hipwright.events import Listener
 from hipwright.fleet.client import run_orders
 from hipwright.fleet.gpu import gpu_of
@@ -34,7 +33,6 @@ from hipwright.measure.drift import BaselineDrift
 from hipwright.records import Program
 
 FACTORY = "hipwright.api.bench.fleet:BenchSeat"
-_SETTINGS = ("targets", "mode", "budget", "seed", "unsafe", "compile_limit", "baselines", "imported")
 
 
 def judge_on_fleet(
@@ -46,10 +44,9 @@ def judge_on_fleet(
 ) -> None:
     """Judges entries on a fleet and stores each row as its order ends."""
     request = bench.request
-    setup = {name: getattr(request, name) for name in _SETTINGS} | {"searches": not request.programs_given}
     work = SeatWork(
         factory=FACTORY,
-        setup=setup,
+        setup=settings_of(request),
         architecture=place.architecture,
         device=place.device,
         gpu=place.gpu,
@@ -66,7 +63,7 @@ def judge_on_fleet(
         bench.store.add(row)
         on_row(row)
 
-    orders = [Order(id=entry.key, group=entry.task.name, payload=_payload(entry)) for entry in todo]
+    orders = [Order(id=entry.key, group=entry.task.name, payload=plain_entry(entry)) for entry in todo]
     run_orders(request.fleet, work, orders, ended, listener=listener)
 
 
@@ -79,56 +76,14 @@ def _row(entry: BenchEntry, end: OrderEnd) -> tuple[BenchRow, str]:
     return msgspec.structs.replace(row, asked=row.asked or entry.asked, **seconds), end.value["program"]
 
 
-def _payload(entry: BenchEntry) -> dict[str, Any]:
-    task = entry.task
-    plain: dict[str, Any] = {
-        "task": task.name,
-        "text": task.read(),
-        "level": task.level,
-        "number": task.number,
-        "form": task.form,
-        "category": task.category,
-        "notes": task.notes,
-        "rule": task.rule.to_dict() if task.rule is not None else None,
-        "candidate": entry.candidate,
-        "sample": entry.sample,
-        "program": entry.program.to_dict() if entry.program is not None else None,
-    }
-    return plain
-
-
-def _entry(order: Order) -> BenchEntry:
-    """The entry of an order, on the node."""
-    plain = order.payload
-    task = BenchTask(
-        plain["task"],
-        Path(f"{plain['task']}.py"),
-        plain["level"],
-        plain["number"],
-        plain["form"],
-        plain["category"],
-        text=plain["text"],
-        notes=tuple(plain["notes"]),
-        rule=FormatRule.from_dict(plain["rule"]) if plain["rule"] else None,
-    )
-    program = Program.from_dict(plain["program"]) if plain["program"] else None
-    return BenchEntry(task, plain["candidate"], plain["sample"], order.id, program)
-
-
 class BenchSeat:
     """What a seat of a benchmark runs: a machine of its own, and one open task."""
 
     def __init__(self, setup: dict[str, Any]) -> None:
-        settings = {name: setup[name] for name in _SETTINGS}
-        for name in ("targets", "baselines", "imported"):
-            settings[name] = tuple(settings[name])
-        require_sandbox(settings["unsafe"])
+        require_sandbox(setup["unsafe"])
         with ExitStack() as stack:
             self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hipwright-seat-")))
-            suite = Path("fleet")
-            # a folder of candidates, which is not read, says that programs are given
-            given = None if setup["searches"] else suite
-            request = BenchRequest(suite=suite, candidates=given, out=self._folder, **settings)
+            request = request_of(setup, self._folder)
             archive = stack.enter_context(Archive(self._folder / "archive"))
             made = stack.enter_context(
                 machine(
@@ -148,18 +103,18 @@ class BenchSeat:
 
     def build(self, order: Order) -> Program | None:
         """Compiles the order's program for the seat's GPU; None where a search has to find one."""
-        return build_ahead(self._machine, _job(order))
+        return build_ahead(self._machine, job_of(order.id, order.group, order.payload))
 
     def prepare(self, order: Order) -> None:
         """Opens the task, unless it is open; `evaluate` must follow."""
-        self._worker.prepare(_job(order))
+        self._worker.prepare(job_of(order.id, order.group, order.payload))
 
     def evaluate(self, order: Order, built: Any) -> dict[str, Any]:
         """{"row", "program": its text where a search found it, else ""}.
 
         Raises DeviceError where eager takes another time than before on this device (`measure/drift.py`).
         """
-        job = _job(order)
+        job = job_of(order.id, order.group, order.payload)
         row: BenchRow = self._worker.evaluate(job, built)
         eager = row.speedups.get("eager")
         if off := self._drift.off(row.task, eager.baseline_ms if eager is not None else None):
@@ -175,7 +130,3 @@ class BenchSeat:
     def close(self) -> None:
         """Ends the processes."""
         self._stack.close()
-
-
-def _job(order: Order) -> EvaluationJob:
-    return EvaluationJob(order.id, order.group, _entry(order))

@@ -39,6 +39,7 @@ class BenchRequest:
     rows and programs; resume: continues in it. workers: tasks at a time, on each GPU or in all without one.
     compile_limit: seconds for a compiled baseline, 0 for any time; None for the default (`baseline_s`). baselines: what
     programs are timed against, eager first. imported: modules that all tasks import, which saves seconds a task.
+    processes: that the workers of a GPU share, or all without one; None for one to every two workers.
     fleet: the address of a fleet that judges instead of this machine; place: which of its devices, "" for the only one.
     """
 
@@ -54,6 +55,7 @@ class BenchRequest:
     budget: int = 8
     seed: int | None = None
     workers: int | None = None
+    processes: int | None = None
     unsafe: bool = False
     compile_limit: float | None = None
     models: MeasuredModels | None = None

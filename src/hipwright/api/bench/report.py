@@ -17,6 +17,7 @@ from hipwright.evaluation.bench import BenchRow, to_csv
 from hipwright.evaluation.figures import figures, worst
 from hipwright.evaluation.formats.registry import format_named
 from hipwright.evaluation.model_figures import model_figures
+from hipwright.software_gpu import is_software
 from hipwright.targets import OFFLINE, TARGETS
 
 
@@ -185,6 +186,10 @@ def not_measured(targets: Sequence[str], rows: Sequence[BenchRow]) -> list[str]:
         lines += [
             f"no AMD GPU was used: speed on {OFFLINE[name].product} ({name}) was not measured" for name in offline
         ]
+    lines += [
+        f"{device} is no GPU: the times, and every figure made of them, are those of software, and no AMD GPU's speed"
+        for device in sorted({row.device for row in rows if is_software(row.device)})
+    ]
     if not any(TARGETS.runs(name) for name in targets):
         lines.append("no target that runs was chosen: nothing ran, so no value was checked")
     return lines

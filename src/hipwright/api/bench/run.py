@@ -6,14 +6,15 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
-from hipwright import config
-from hipwright.api.bench.candidates import CandidateMeasurement, build_ahead, keep_program
-from hipwright.api.bench.driver import HANG_S, TaskWorker, WorkerPlan, open_workers, run_jobs
+from hipwright.api.bench.candidates import CandidateMeasurement, bench_archive, build_ahead, keep_program
+from hipwright.api.bench.driver import HANG_S, BenchWorker, TaskWorker, WorkerPlan, open_workers, run_jobs
 from hipwright.api.bench.fleet import judge_on_fleet
 from hipwright.api.bench.plan import BenchEntry, BenchmarkRun, BenchRequest, plan_benchmark
+from hipwright.api.bench.processes import build_in_turn, open_process_workers
 from hipwright.api.bench.report import BenchmarkReport
 from hipwright.api.bench.samples import draw_samples
 from hipwright.api.bench.tasks import keep_texts
@@ -66,37 +67,65 @@ def _judge(bench: BenchmarkRun, todo: list[BenchEntry], listener: Listener) -> N
         counter = _RowCounter(listener, len(bench.entries), len(bench.entries) - len(todo))
         judge_on_fleet(bench, bench.place, todo, counter.row, listener)
         return
-    request, models = bench.request, bench.request.models
     row_counter = _RowCounter(listener, len(bench.entries), len(bench.entries) - len(todo))
+    plan = _worker_plan(bench, len(todo))
+    if bench.request.models is None and not plan.alone:
+        with open_process_workers(plan, bench.request) as workers:
+            _run(bench, workers, todo, build_in_turn(workers), row_counter, listener)
+    else:
+        _judge_here(bench, plan, todo, row_counter, listener)
+
+
+def _worker_plan(bench: BenchmarkRun, jobs: int) -> WorkerPlan:
+    request = bench.request
+    return WorkerPlan(
+        request.targets,
+        bench.gpus,
+        request.workers,
+        jobs,
+        request.unsafe,
+        request.baseline_s,
+        request.baselines,
+        request.imported,
+        processes=request.processes,
+    )
+
+
+def _judge_here(
+    bench: BenchmarkRun, plan: WorkerPlan, todo: list[BenchEntry], row_counter: _RowCounter, listener: Listener
+) -> None:
+    """Judges with the workers of this process, which may ask models."""
+    request, models = bench.request, bench.request.models
     with ExitStack() as stack:
-        archive = stack.enter_context(Archive(request.out / "archive" if request.out else config.archive()))
+        archive = stack.enter_context(bench_archive(request))
         logged = None
         if models is not None:
             logged = stack.enter_context(open_client(models.access, request.out, listener))
         measurement = CandidateMeasurement(request, archive, logged)
-        plan = WorkerPlan(
-            request.targets,
-            bench.gpus,
-            request.workers,
-            len(todo),
-            request.unsafe,
-            request.baseline_s,
-            request.baselines,
-            request.imported,
-        )
         workers = stack.enter_context(open_workers(plan, measurement, seed=request.seed))
         if logged is not None and models is not None and models.agent == "single-shot":
             listener("note", {"text": f"asking for {len(todo)} samples"})
             todo = _with_samples(bench, workers, archive, logged, todo, row_counter.row)
-        run_jobs(
-            workers,
-            [EvaluationJob(entry.key, entry.task.name, entry) for entry in todo],
-            on_done=lambda outcome: row_counter.row(_keep(bench, outcome)),
-            build=partial(build_ahead, workers[0].machine),
-            build_workers=max(2, (os.cpu_count() or 2) // 2),
-            hang_s=HANG_S * (1 if request.programs_given else request.budget + 1),
-            listener=listener,
-        )
+        _run(bench, workers, todo, partial(build_ahead, workers[0].machine), row_counter, listener)
+
+
+def _run(
+    bench: BenchmarkRun,
+    workers: Sequence[BenchWorker],
+    todo: Sequence[BenchEntry],
+    build: Callable[[EvaluationJob], Any],
+    row_counter: _RowCounter,
+    listener: Listener,
+) -> None:
+    run_jobs(
+        workers,
+        [EvaluationJob(entry.key, entry.task.name, entry) for entry in todo],
+        on_done=lambda outcome: row_counter.row(_keep(bench, outcome)),
+        build=build,
+        build_workers=max(2, (os.cpu_count() or 2) // 2),
+        hang_s=HANG_S * (1 if bench.request.programs_given else bench.request.budget + 1),
+        listener=listener,
+    )
 
 
 def _without_candidates(bench: BenchmarkRun, todo: Sequence[BenchEntry]) -> list[BenchEntry]:

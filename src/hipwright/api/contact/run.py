@@ -24,6 +24,7 @@ from hipwright.api.workbench import require_sandbox
 from hipwright.device.amd import trials as device_trials
 from hipwright.device.gpu_info import GpuInfo
 from hipwright.events import Listener, silent
+from hipwright.software_gpu import is_software
 from hipwright.toolchain.amd import hiprtc
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.pool import CompilePool
@@ -74,7 +75,7 @@ def run_contact(request: ContactRequest, *, listener: Listener = silent) -> Cont
         started=started.isoformat(timespec="seconds"),
         gpu=gpu.name,
         architecture=gpu.architecture,
-        simulated=gpu.name.endswith("(simulated)"),
+        simulated=is_software(gpu.name),
     )
     contact = _Contact(request, gpu, report.simulated, Steps(listener), end)
     contact.run()

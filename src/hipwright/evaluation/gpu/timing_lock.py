@@ -62,6 +62,9 @@ class TimingLock:
             self._changed.wait_for(lambda: not self._timing and not self._waiting)
         self._inside += 1
 
+    def _count_waiting(self, more: int) -> None:
+        self._waiting += more
+
     @property
     def timing(self) -> bool:
         """Whether somebody has the GPU alone now."""
@@ -71,12 +74,12 @@ class TimingLock:
     def exclusive(self) -> Iterator[None]:
         """A context for a timing: no other work of hipwright runs on this GPU meanwhile."""
         with self._changed:
-            self._waiting += 1
+            self._count_waiting(1)
             try:
                 with WAITS.waiting():
                     self._changed.wait_for(lambda: not self._timing and not self._inside)
             finally:
-                self._waiting -= 1
+                self._count_waiting(-1)
             self._timing = True
         try:
             yield

@@ -40,6 +40,11 @@ class Waits:
             since = self._since.get(own)
             return self._over.get(own, 0.0) + (0.0 if since is None else time.monotonic() - since)
 
+    def told(self, seconds: float) -> None:
+        """Sets what this thread has waited: it waits for a process that waits itself."""
+        with self._lock:
+            self._over[threading.get_ident()] = seconds
+
     def restart(self) -> None:
         """Counts this thread's time from 0."""
         with self._lock:

@@ -21,6 +21,7 @@ from hipwright.measure.profiling.profiler import ProfiledProgram, ProfileReport
 from hipwright.measure.profiling.simulated_process import SERVICE
 from hipwright.records import KernelResources
 from hipwright.sandbox import Limits, Zygote
+from hipwright.software_gpu import software_name
 from hipwright.targets import TARGETS
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.sim import runtime
@@ -81,7 +82,7 @@ def launch_profile(number: int, launch: Mapping[str, Any], kernel: KernelResourc
         kernel=kernel.name,
         target=target,
         number=number,
-        device=f"{architecture.name} (simulated)",
+        device=software_name(architecture.name),
         architecture=architecture.name,
         units=architecture.cus,
         grid=tuple(grid),
