@@ -6,7 +6,7 @@ Runs in the task's and the device host.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -30,7 +30,7 @@ def cloned(tensors: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:
 
 def fill(targets: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> None:
     """Copies host tensors into tensors of their shapes; on a GPU, small ones of one type in one transfer."""
-    groups = _groups(values, lambda number: _is_far(targets[number]))
+    groups = _groups(values, [_is_far(target) for target in targets])
     for group in groups.values():
         whole = torch.cat([values[number].reshape(-1) for number in group]).to(targets[group[0]].device)
         parts = whole.split([values[number].numel() for number in group])
@@ -45,7 +45,7 @@ def fill(targets: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> Non
 def on_host(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The tensors, small dense ones of a GPU copied to the host in one transfer for each type."""
     found = list(tensors)
-    for group in _groups(tensors, lambda number: _is_far(tensors[number])).values():
+    for group in _groups(tensors, [_is_far(tensor) for tensor in tensors]).values():
         whole = torch.cat([tensors[number].detach().reshape(-1) for number in group]).cpu()
         parts = whole.split([tensors[number].numel() for number in group])
         for number, part in zip(group, parts, strict=True):
@@ -79,11 +79,11 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
 
 
-def _groups(tensors: Sequence[torch.Tensor], moves: Callable[[int], bool]) -> Groups:
+def _groups(tensors: Sequence[torch.Tensor], far: Sequence[bool]) -> Groups:
     """By type, the numbers of the small dense tensors that move between the host and a GPU."""
     found: Groups = {}
-    for number, tensor in enumerate(tensors):
-        if moves(number) and tensor.is_contiguous() and 0 < tensor.nbytes <= SMALL_BYTES and is_simple(tensor):
+    for number, (tensor, moves) in enumerate(zip(tensors, far, strict=True)):
+        if moves and tensor.is_contiguous() and 0 < tensor.nbytes <= SMALL_BYTES and is_simple(tensor):
             found.setdefault(tensor.dtype, []).append(number)
     return {dtype: group for dtype, group in found.items() if len(group) > 1}
 
