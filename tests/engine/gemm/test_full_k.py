@@ -12,7 +12,7 @@ from hipwright.engine.templates.gemm.full_k import smallest_tile
 from hipwright.engine.templates.gemm.tiling import ProductShape
 from tests.engine.gemm.test_direct_product import a_transposed, b_transposed, with_epilogue
 from tests.engine.harness import Op, captured, compare, reference, run
-from tests.engine.template_builds import builds
+from tests.engine.template_builds import builds, program_builds
 
 SHARED = 48 * 1024
 
@@ -54,7 +54,18 @@ def test_unaligned_tensors_and_other_sizes() -> None:
     check(torch.bmm, [flat[1:4097].view(4, 32, 32), flat[4097:].view(4, 32, 32)], shown)
 
 
-@pytest.mark.parametrize("knobs", [{"FULL_K_M": 1, "FULL_K_N": 16, "FULL_K_K": 16}, {"FULL_K_M": 8, "FULL_K_K": 32}])
+@pytest.mark.matrix(keep=4)
+@pytest.mark.parametrize("k", [100, 120, 104, 20, 52, 128, 76, 73])
+def test_no_depth_needs_scratch(k: int) -> None:
+    """On RDNA, with 256 registers, remainders of the steps of k and of the pieces spilled."""
+    graph = captured(Op(torch.bmm), [torch.randn(1, 4096, k), torch.randn(1, k, 256)])
+    (key,) = [one for one in space(graph) if one.startswith("call:") and one.count(":") == 1]
+    program_builds(write(graph, {key: "whole"}), lambda target: 1)
+
+
+@pytest.mark.parametrize(
+    "knobs", [{"FULL_K_M": 1, "FULL_K_N": 16, "FULL_K_K": 16}, {"FULL_K_UNROLL": 1, "FULL_K_LOADS": 2, "FULL_K_K": 32}]
+)
 def test_tiles_of_the_knobs(knobs: dict[str, int]) -> None:
     check(torch.bmm, [torch.randn(2, 41, 70), torch.randn(2, 70, 50)], **knobs)
 

@@ -27,8 +27,10 @@ THREAD_ROWS, THREAD_COLUMNS = 8, 4
 """Rows of threads in a block; columns of a thread."""
 MAX_THREAD_ROWS, MAX_COLUMNS, MAX_DEPTH = 8, 64, 72
 """The most rows of a thread, columns of a block, and k in LDS: 37 KiB."""
-LOADS_AT_ONCE = {THREAD_COLUMNS: 8, 1: 16}
-"""Vectors, or elements, that a thread loads before it stores the first."""
+EVEN, UNEVEN = (4, 8), (2, 4)
+"""Steps of k unrolled, and vectors that a thread loads before it stores the first (twice as many elements): of tiles
+that k fills and four steps divide, and of others, whose remainders need registers of their own (with EVEN, RDNA's 256
+do not suffice)."""
 MAX_K = 128
 """The largest k for which this template is offered."""
 MIN_BLOCKS = 512
@@ -84,6 +86,10 @@ class _FullK:
         self.tm = body.knob("FULL_K_M", best.rows, _options((1, 2, 4, 6, 8), best.rows), "rows of a thread's sums")
         self.bn = body.knob("FULL_K_N", best.columns, _options((16, 32, 48, 64), best.columns), "columns of a block")
         self.bk = body.knob("FULL_K_K", best.depth, _options((16, 32, 64), best.depth), "depth of the tiles in LDS")
+        even = k % best.depth == 0 and best.depth % (4 * THREAD_COLUMNS) == 0
+        unroll, loads = EVEN if even else UNEVEN
+        self.unroll = body.knob("FULL_K_UNROLL", unroll, (1, 2, 4), "steps of k unrolled")
+        self.loads = body.knob("FULL_K_LOADS", loads, (2, 4, 8), "vectors that a thread loads at once")
         self.k: CallKernel = body.kernel("", NAMES)
         self.batch, self.m, self.n = (self.k.size(s) for s in self.spec.space)
         self.depth = self.k.size(self.spec.k)
@@ -91,7 +97,7 @@ class _FullK:
         a, b = (t for t in body.operands if t is not None)
         hints = {"a": (m, k), "b": (n, k)}
         self.tile_operands = [
-            _FullKOperand(self.k, name, t, row, size, self.bk, hints[name])
+            _FullKOperand(self.k, name, t, row, size, self.bk, self.loads, hints[name])
             for name, t, row, size in (("a", a, "row", f"({THREAD_ROWS} * TM)"), ("b", b, "col", self.bn))
         ]
 
@@ -130,7 +136,7 @@ class _FullK:
 
     def _multiply(self) -> None:
         k = self.k
-        k.line("#pragma unroll 4")
+        k.line(f"#pragma unroll {self.unroll}")
         k.open(f"for (int q = 0; q < {self.bk}; q += {THREAD_COLUMNS})")
         k.line(f"WideVector<float, {THREAD_COLUMNS}> x[TM];")
         k.line("#pragma unroll")
@@ -189,6 +195,7 @@ class _FullKOperand:
     row: str
     size: str
     bk: str
+    loads: str
     hints: tuple[int, int]
 
     def declare(self) -> None:
@@ -227,7 +234,7 @@ class _FullKOperand:
         """Copies depth_here x rows_here elements in vectors of `width`: as many loads as registers hold, then their
         stores to LDS.
         """
-        k, most = self.k, LOADS_AT_ONCE[width]
+        k, most = self.k, self.loads if width > 1 else f"(2 * {self.loads})"
         k.line("#pragma unroll 1")
         k.open(f"for (int start = 0; start < {count}; start += {most} * THREADS)")
         k.line(f"float loaded[{most}][{width}];")
