@@ -28,6 +28,7 @@ from hipwright.evaluation.bench import BenchRow
 from hipwright.evaluation.gpu.shared_gpu import GpuVisitor, SharedGpu
 from hipwright.evaluation.gpu.waits import WAITS
 from hipwright.evaluation.schedule import EvaluationJob
+from hipwright.events import doing
 from hipwright.fleet.records import OrderError
 from hipwright.fleet.wire import Wire
 
@@ -134,7 +135,9 @@ class _Life:
                 message = self._wire.receive(60.0)
                 if message is None:
                     continue
-                if message["type"] == "gpu" and self._visitor is not None:
+                if message["type"] == "doing":
+                    doing(message["text"])
+                elif message["type"] == "gpu" and self._visitor is not None:
                     self._visitor.take(message)
                 elif (waiting := self._waiting.get(message.get("id", -1))) is not None:
                     waiting.put(message)

@@ -26,7 +26,7 @@ from hipwright.errors import BadInput
 from hipwright.evaluation.bench import BenchRow, failed_row, malformed_row, missing_row
 from hipwright.evaluation.pool import JobOutcome
 from hipwright.evaluation.schedule import EvaluationJob
-from hipwright.events import Listener, silent
+from hipwright.events import Listener, doing, silent
 
 
 def run_benchmark(request: BenchRequest, *, listener: Listener = silent) -> BenchmarkReport:
@@ -68,6 +68,7 @@ def _judge(bench: BenchmarkRun, todo: list[BenchEntry], listener: Listener) -> N
         judge_on_fleet(bench, bench.place, todo, counter.row, listener)
         return
     row_counter = _RowCounter(listener, len(bench.entries), len(bench.entries) - len(todo))
+    doing("judging tasks", len(bench.entries) - len(todo), len(bench.entries))
     plan = _worker_plan(bench, len(todo))
     if bench.request.models is None and not plan.alone:
         with open_process_workers(plan, bench.request) as workers:

@@ -22,6 +22,7 @@ from hipwright.api.bench.orders import job_of, request_of
 from hipwright.device.gpu_info import GpuInfo
 from hipwright.evaluation.gpu.visiting import GpuLine, VisitorLock, VisitorMemory
 from hipwright.evaluation.gpu.waits import WAITS
+from hipwright.events import observed
 from hipwright.fleet.records import OrderError
 from hipwright.fleet.wire import Wire
 
@@ -44,6 +45,11 @@ class Judging:
         for thread in self._threads:
             thread.start()
         threading.Thread(target=self._tell_waits, name="waits", daemon=True).start()
+
+    def tell_doing(self, text: str, done: int, total: int) -> None:
+        """What a worker does, for the command's display; rows are what is counted there."""
+        with suppress(OSError):
+            self._wire.send({"type": "doing", "text": text})
 
     def take(self, message: dict[str, Any]) -> None:
         """A message of the command; returns at once."""
@@ -140,21 +146,23 @@ class Judging:
                     self._wire.send({"type": "waited", "id": call, "waited": WAITS.seconds(thread)})
 
 
+def _serve(wire: Wire, judging: Judging) -> None:
+    with suppress(EOFError):
+        while True:
+            if (message := wire.receive(60.0)) is not None:
+                judging.take(message)
+
+
 def main() -> None:
     """Judges until the socket is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     wire = Wire(socket.socket(fileno=int(sys.argv[1])))
-    judging: Judging | None = None
     with suppress(EOFError):
-        while True:
-            message = wire.receive(60.0)
-            if message is None:
-                continue
-            if judging is None:
-                judging = Judging(wire, message)
-            else:
-                judging.take(message)
-    if judging is not None:
+        while (setup := wire.receive(60.0)) is None:
+            pass
+        judging = Judging(wire, setup)
+        with observed(judging.tell_doing):
+            _serve(wire, judging)
         judging.close()
     sys.stdout.flush()
     os._exit(0)
