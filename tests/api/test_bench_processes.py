@@ -80,6 +80,7 @@ def test_a_killed_process_costs_a_try_and_no_row(suite: Path, tmp_path: Path, mo
 
     def listener(kind: str, data: dict[str, Any]) -> None:
         if kind == "retry":
+            assert data["job"] in NAMES
             retried.append(data["error"])
         if kind == "row" and len(seen) < 2:
             seen.update(children())

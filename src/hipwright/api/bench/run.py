@@ -63,11 +63,11 @@ def _judge(bench: BenchmarkRun, todo: list[BenchEntry], listener: Listener) -> N
     todo = _without_candidates(bench, todo)
     if not todo:
         return
-    if bench.place is not None:
-        counter = _RowCounter(listener, len(bench.entries), len(bench.entries) - len(todo))
-        judge_on_fleet(bench, bench.place, todo, counter.row, listener)
-        return
+    listener = _naming_tasks(listener, todo)
     row_counter = _RowCounter(listener, len(bench.entries), len(bench.entries) - len(todo))
+    if bench.place is not None:
+        judge_on_fleet(bench, bench.place, todo, row_counter.row, listener)
+        return
     doing("judging tasks", len(bench.entries) - len(todo), len(bench.entries))
     plan = _worker_plan(bench, len(todo))
     if bench.request.models is None and not plan.alone:
@@ -182,6 +182,16 @@ def _keep(bench: BenchmarkRun, outcome: JobOutcome) -> BenchRow:
     row = replace(row, seconds=seconds, waited=waited, attempts=outcome.attempts, asked=row.asked or entry.asked)
     bench.store.add(row)
     return row
+
+
+def _naming_tasks(listener: Listener, entries: Sequence[BenchEntry]) -> Listener:
+    """A listener that hears a job's task and, of several candidates, its sample, in place of its key."""
+    named = {entry.key: entry.task.name + (f" sample {entry.sample}" if entry.sample else "") for entry in entries}
+
+    def tell(kind: str, data: dict[str, Any]) -> None:
+        listener(kind, {**data, "job": named.get(data["job"], data["job"])} if "job" in data else data)
+
+    return tell
 
 
 class _RowCounter:
