@@ -29,29 +29,12 @@ PAIRS = "preferences"
 """The folder of the tokens while a training runs."""
 
 
-class DpoSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of DPO. beta: weight of the reference. batch: pairs a device and pass; accumulate: passes an update.
-
-    max_steps: 0 for all epochs. max_length: tokens of a prompt with one answer; longer pairs are left out. warmup:
-    share of the steps. evaluate_every, save_every, log_every: updates between two; 0 for never.
-    """
+class DpoSettings(hf.TrainerSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of DPO. beta: weight of the reference; batch counts pairs, and max_length a prompt with one answer."""
 
     epochs: float = 1.0
-    max_steps: int = 0
     learning_rate: float = 5e-7
-    schedule: str = "cosine"
-    warmup: float = 0.03
     beta: float = 0.1
-    batch: int = 1
-    accumulate: int = 8
-    max_length: int = 8192
-    lora_rank: int = 0
-    lora_alpha: int = 32
-    checkpoint_activations: bool = True
-    evaluate_every: int = 100
-    save_every: int = 100
-    log_every: int = 5
-    seed: int = 0
 
     @property
     def lora(self) -> hf.Lora:
@@ -208,26 +191,4 @@ def _shared_datasets(tokens: Mapping[str, list[PairTokens]], folder: Path) -> di
 def _arguments(settings: DpoSettings, folder: Path, *, held: bool) -> Any:
     from trl import DPOConfig
 
-    evaluate = settings.evaluate_every if held else 0
-    return DPOConfig(
-        num_train_epochs=settings.epochs,
-        max_steps=settings.max_steps or -1,
-        learning_rate=settings.learning_rate,
-        lr_scheduler_type=settings.schedule,
-        warmup_steps=settings.warmup,  # below 1: a share of all steps
-        per_device_train_batch_size=settings.batch,
-        per_device_eval_batch_size=settings.batch,
-        gradient_accumulation_steps=settings.accumulate,
-        max_length=settings.max_length,
-        beta=settings.beta,
-        precompute_ref_log_probs=True,
-        eval_strategy="steps" if evaluate else "no",
-        eval_steps=evaluate or None,
-        **hf.common_arguments(
-            folder,
-            seed=settings.seed,
-            checkpoint_activations=settings.checkpoint_activations,
-            save_every=settings.save_every,
-            log_every=settings.log_every,
-        ),
-    )
+    return DPOConfig(beta=settings.beta, precompute_ref_log_probs=True, **settings.arguments(folder, held=held))

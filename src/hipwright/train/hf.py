@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import msgspec
+
 from hipwright.errors import BadInput
 from hipwright.records import content_key
 
@@ -129,6 +131,54 @@ def common_arguments(
         "report_to": "none",  # figures go through our Log
         "disable_tqdm": True,
     }
+
+
+class TrainerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What trainings on given rows by TRL have in common. batch: rows a device and pass; accumulate: passes an update.
+
+    max_steps: 0 for all epochs. max_length: tokens; longer rows are left out. warmup: share of the steps.
+    evaluate_every, save_every, log_every: updates between two; 0 for never (the final model is always saved).
+    """
+
+    epochs: float
+    max_steps: int = 0
+    learning_rate: float
+    schedule: str = "cosine"
+    warmup: float = 0.03
+    batch: int = 1
+    accumulate: int = 8
+    max_length: int = 8192
+    lora_rank: int = 0
+    lora_alpha: int = 32
+    checkpoint_activations: bool = True
+    evaluate_every: int = 100
+    save_every: int = 100
+    log_every: int = 5
+    seed: int = 0
+
+    def arguments(self, folder: Path, *, held: bool) -> dict[str, Any]:
+        """The arguments of TRL's configuration. held: whether there are rows that are held out."""
+        evaluate = self.evaluate_every if held else 0
+        return {
+            "num_train_epochs": self.epochs,
+            "max_steps": self.max_steps or -1,
+            "learning_rate": self.learning_rate,
+            "lr_scheduler_type": self.schedule,
+            "warmup_steps": self.warmup,  # below 1: a share of all steps
+            "per_device_train_batch_size": self.batch,
+            "per_device_eval_batch_size": self.batch,
+            "gradient_accumulation_steps": self.accumulate,
+            "max_length": self.max_length,
+            "eval_strategy": "steps" if evaluate else "no",
+            "eval_steps": evaluate or None,
+            **common_arguments(
+                folder,
+                seed=self.seed,
+                checkpoint_activations=self.checkpoint_activations,
+                save_every=self.save_every,
+                log_every=self.log_every,
+            ),
+        }
 
 
 def attach_callback(trainer: Any, callback: Any) -> None:

@@ -24,33 +24,18 @@ if TYPE_CHECKING:
 STAGE = "sft"
 
 
-class SftSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of fine-tuning. batch: sequences a device and pass; accumulate: passes an update; max_length: tokens.
+class SftSettings(hf.TrainerSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of fine-tuning. packing: several rows in a sequence of max_length, none of which attends to another.
 
-    max_steps: 0 for all epochs. packing: several rows in a sequence of max_length, none of which attends to another.
-    Longer rows are left out, since truncated programs would be imitated. warmup: share of the steps. evaluate_every,
-    sample_every, save_every, log_every: updates between two; 0 for never (the final model is always saved).
+    Longer rows are left out, since truncated programs would be imitated. sample_every: updates between two samples.
     """
 
     epochs: float = 2.0
-    max_steps: int = 0
     learning_rate: float = 1e-5
-    schedule: str = "cosine"
-    warmup: float = 0.03
     weight_decay: float = 0.0
-    batch: int = 1
-    accumulate: int = 8
-    max_length: int = 8192
     packing: bool = True
-    lora_rank: int = 0
-    lora_alpha: int = 32
     lora_dropout: float = 0.0
-    checkpoint_activations: bool = True
-    evaluate_every: int = 100
     sample_every: int = 0
-    save_every: int = 100
-    log_every: int = 5
-    seed: int = 0
 
     @property
     def lora(self) -> hf.Lora:
@@ -199,31 +184,13 @@ def _trainer(model: Any, tokenizer: Any, rows: dict[str, list[TokenRow]], settin
 def _arguments(settings: SftSettings, folder: Path, *, held: bool) -> Any:
     from trl import SFTConfig
 
-    evaluate = settings.evaluate_every if held else 0
     return SFTConfig(
-        num_train_epochs=settings.epochs,
-        max_steps=settings.max_steps or -1,
-        learning_rate=settings.learning_rate,
-        lr_scheduler_type=settings.schedule,
-        warmup_steps=settings.warmup,  # below 1: a share of all steps
         weight_decay=settings.weight_decay,
-        per_device_train_batch_size=settings.batch,
-        per_device_eval_batch_size=settings.batch,
-        gradient_accumulation_steps=settings.accumulate,
-        max_length=settings.max_length,
         packing=settings.packing,
         packing_strategy="bfd",
         eval_packing=False,  # the loss of each row by itself
         completion_only_loss=True,
-        eval_strategy="steps" if evaluate else "no",
-        eval_steps=evaluate or None,
-        **hf.common_arguments(
-            folder,
-            seed=settings.seed,
-            checkpoint_activations=settings.checkpoint_activations,
-            save_every=settings.save_every,
-            log_every=settings.log_every,
-        ),
+        **settings.arguments(folder, held=held),
     )
 
 
