@@ -1,18 +1,21 @@
-"""A program whose calls replay a graph of the GPU, where they are like calls before (docs/library.md).
+"""Calls that replay a graph of the GPU, where they are like calls before (docs/library.md).
 
 A plan is Python: it launches its kernels one by one, and where they are short the processor is what takes the time. A
 graph starts all of them at once. It is captured for one kind of call: device and stream, shapes, strides and dtypes of
-the inputs, and the addresses of the state.
+the inputs, and the addresses of the state. `GraphedProgram` has the calls of one program, `forward.graphs` those of a
+forward around several.
 """
 
 from __future__ import annotations
 
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -26,9 +29,11 @@ GRAPHS = 8
 LARGEST = 64 << 20
 """Bytes of inputs and outputs together beyond which copying them costs more than launching one by one."""
 OVERLAPPING = "an input's elements share memory"
+NEW, CAPTURES = "its kind is new", "the caller captures"
 
 Call = tuple[Sequence[torch.Tensor], dict[str, torch.Tensor]]
 """What a program gives: (outputs, new values of buffers)."""
+R = TypeVar("R")
 
 
 class Capturable(Protocol):
@@ -47,27 +52,53 @@ class Capturable(Protocol):
         ...
 
 
+class _Around(threading.local):
+    """held: what programs of this thread read beside their arguments, None where no graph around them is made."""
+
+    held: list[Any] | None = None
+
+
+_around = _Around()
+
+
+@contextmanager
+def around() -> Iterator[list[Any]]:
+    """A context in which programs launch their kernels into a graph around them, which is made, or about to be.
+
+    Gives the list to which they add what must live as long as that graph.
+    """
+    before, held = _around.held, list[Any]()
+    _around.held = held
+    try:
+        yield held
+    finally:
+        _around.held = before
+
+
 @dataclass(eq=False)
-class _Kind:
+class CallKind(Generic[R]):
     """Calls of one kind. state: of the last one, as far as its addresses do not say it; plain: calls launched one by
-    one in this state; why: these calls are never captured."""
+    one in this state; cleared: whether nothing more is to be known before it is captured; why: it never is. calls: of
+    each program in a graph, by the table in which they are counted."""
 
     state: tuple[Any, ...]
     storages: list[StorageWeakRef]
     plain: int = 0
+    cleared: bool = True
     why: str = ""
     replay: Callable[[], None] | None = None
     inputs: list[torch.Tensor] = field(default_factory=list)
-    result: Call = ((), {})
+    result: R | None = None
     packed: Any = None
+    calls: list[tuple[dict[str, Any], int]] = field(default_factory=list)
 
     def expired(self) -> bool:
         """Whether memory of its state was freed; another tensor may have the address afterwards."""
         return any(map(torch.UntypedStorage._expired, [one.cdata for one in self.storages]))
 
 
-class GraphedProgram:
-    """A program that replays graphs of its calls. replays, captures: how many; launched: plain calls, by reason.
+class GraphedCalls(ABC, Generic[R]):
+    """Calls that replay graphs. replays, captures: how many; launched: plain calls, by reason.
 
     Inputs are copied into the graph's own, and outputs out of it: what a call returns is the caller's. A call is
     launched plainly while the caller captures, until its kind was called `WARM_CALLS` times with this state, where its
@@ -75,27 +106,33 @@ class GraphedProgram:
     threads.
     """
 
-    def __init__(self, program: Capturable, graphs: DeviceGraphs | None = None, *, most: int = GRAPHS) -> None:
+    def __init__(self, graphs: DeviceGraphs | None, *, most: int, packs: bool) -> None:
         self.replays, self.captures, self.launched = 0, 0, Counter[str]()
-        self._program, self._graphs, self._most = program, graphs or cuda_graphs(), most
-        self._packs = program.prepares
-        self._kinds: OrderedDict[tuple[Any, ...], _Kind] = OrderedDict()
+        self._graphs, self._most, self._packs = graphs or cuda_graphs(), most, packs
+        self._kinds: OrderedDict[tuple[Any, ...], CallKind[R]] = OrderedDict()
         self._lock = threading.Lock()
 
-    @property
-    def device(self) -> str:
-        """The type of its tensors' device."""
-        return self._program.device
+    @abstractmethod
+    def _call(self, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]) -> R:
+        """Launches one by one."""
 
-    def apart(self) -> GraphedProgram:
-        """The same program with graphs of its own, for another module."""
-        return GraphedProgram(self._program, self._graphs, most=self._most)
+    @abstractmethod
+    def _packed(self, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]) -> Any:
+        """What must live as long as the graph of a call, where packs."""
 
-    def __call__(self, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]) -> Call:
-        """As the program's own call."""
-        device = next(iter((*inputs, *state.values()))).device
-        if self._graphs.capturing(device):
-            why = "the caller captures"
+    @abstractmethod
+    def _tensors(self, result: R) -> Sequence[torch.Tensor]:
+        """Those that are copied out of a graph."""
+
+    @abstractmethod
+    def _copied(self, result: R) -> R:
+        """The result with copies of its tensors."""
+
+    def __call__(self, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]) -> R:
+        """The call's result."""
+        device, kind = next(iter((*inputs, *state.values()))).device, None
+        if _around.held is not None or self._graphs.capturing(device):
+            why = CAPTURES
         else:
             with self._lock:  # copying in, starting and copying out belong together
                 kind = self._kind(device, inputs, state)
@@ -103,9 +140,18 @@ class GraphedProgram:
                 if not why:
                     return self._replayed(kind, inputs)
         self.launched[why] += 1
-        return self._program(inputs, state)
+        return self._plain(kind, inputs, state)
 
-    def _kind(self, device: torch.device, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]) -> _Kind:
+    def _plain(self, kind: CallKind[R] | None, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]) -> R:
+        """A call that replays no graph. kind: None within another graph."""
+        result = self._call(inputs, state)
+        if _around.held is not None and self._packs:
+            _around.held.append(self._packed(inputs, state))
+        return result
+
+    def _kind(
+        self, device: torch.device, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]
+    ) -> CallKind[R]:
         given, held, packs = [(one.shape, one.stride(), one.dtype) for one in inputs], state.values(), self._packs
         where = device.index, self._graphs.stream(device), *library_settings()
         key = (*where, tuple(given), tuple([one.data_ptr() for one in held]))
@@ -119,19 +165,23 @@ class GraphedProgram:
         while len(self._kinds) >= self._most:
             self._kinds.popitem(last=False)
         why = OVERLAPPING if any(torch._debug_has_internal_overlap(one) for one in inputs) else ""
-        kind = _Kind(now, [StorageWeakRef(one.untyped_storage()) for one in held], why=why)
-        self._kinds[key] = kind
+        kind = self._kinds[key] = self._made(now, [StorageWeakRef(one.untyped_storage()) for one in held])
+        kind.why = why
         return kind
 
+    def _made(self, now: tuple[Any, ...], storages: list[StorageWeakRef]) -> CallKind[R]:
+        """A kind that is new."""
+        return CallKind(now, storages)
+
     def _captured(
-        self, kind: _Kind, device: torch.device, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]
+        self, kind: CallKind[R], device: torch.device, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]
     ) -> str:
         """Captures a kind that is due. Why there is no graph of it, "" where there is."""
         if kind.replay is not None:
             return ""
-        if kind.plain < WARM_CALLS:
+        if kind.plain < WARM_CALLS or not kind.cleared:
             kind.plain += 1
-            return "its kind is new"
+            return NEW
         try:
             self._capture(kind, device, inputs, state)
         except Exception as error:  # whatever torch and the driver say: the plain call is always right
@@ -139,15 +189,15 @@ class GraphedProgram:
         return kind.why
 
     def _capture(
-        self, kind: _Kind, device: torch.device, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]
+        self, kind: CallKind[R], device: torch.device, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]
     ) -> None:
         if (size := _bytes(inputs)) <= LARGEST:
             with torch.inference_mode(False), torch.no_grad():  # buffers that every later call may write
                 own = [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device) for t in inputs]
                 for mine, one in zip(own, inputs, strict=True):
                     mine.copy_(one)
-                replay, result = self._graphs.capture(device, lambda: self._program(own, state))
-            size += _bytes([*result[0], *result[1].values()])
+                replay, result = self._graphs.capture(device, lambda: self._call(own, state))
+            size += _bytes(self._tensors(result))
         if size > LARGEST:
             kind.why = f"inputs and outputs of {size >> 20} MiB would be copied"
             return
@@ -156,17 +206,53 @@ class GraphedProgram:
             return
         weakref.finalize(kind, self._graphs.release, device, size)
         if self._packs:
-            kind.packed = self._program.packed(inputs, state)
+            kind.packed = self._packed(inputs, state)
         kind.inputs, kind.result, kind.replay = own, result, replay
         self.captures += 1
 
-    def _replayed(self, kind: _Kind, inputs: Sequence[torch.Tensor]) -> Call:
-        assert kind.replay is not None
+    def _replayed(self, kind: CallKind[R], inputs: Sequence[torch.Tensor]) -> R:
+        assert kind.replay is not None and kind.result is not None
         for mine, one in zip(kind.inputs, inputs, strict=True):
             mine.copy_(one)
         kind.replay()
         self.replays += 1
-        outputs, buffers = kind.result
+        for table, calls in kind.calls:
+            table["program_calls"] += calls
+        return self._copied(kind.result)
+
+
+class GraphedProgram(GraphedCalls[Call]):
+    """A program that replays graphs of its calls."""
+
+    def __init__(self, program: Capturable, graphs: DeviceGraphs | None = None, *, most: int = GRAPHS) -> None:
+        super().__init__(graphs, most=most, packs=program.prepares)
+        self._program = program
+
+    @property
+    def device(self) -> str:
+        """The type of its tensors' device."""
+        return self._program.device
+
+    @property
+    def prepares(self) -> bool:
+        """Whether it packs its state."""
+        return self._packs
+
+    def apart(self) -> GraphedProgram:
+        """The same program with graphs of its own, for another module."""
+        return GraphedProgram(self._program, self._graphs, most=self._most)
+
+    def _call(self, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]) -> Call:
+        return self._program(inputs, state)
+
+    def _packed(self, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]) -> Any:
+        return self._program.packed(inputs, state)
+
+    def _tensors(self, result: Call) -> Sequence[torch.Tensor]:
+        return [*result[0], *result[1].values()]
+
+    def _copied(self, result: Call) -> Call:
+        outputs, buffers = result
         return [one.clone() for one in outputs], {name: one.clone() for name, one in buffers.items()}
 
     def __deepcopy__(self, memo: object) -> GraphedProgram:
@@ -183,6 +269,10 @@ def library_settings() -> tuple[Any, ...]:
     )
     return (
         *tf32,
+        torch._C._get_flash_sdp_enabled(),
+        torch._C._get_mem_efficient_sdp_enabled(),
+        torch._C._get_math_sdp_enabled(),
+        torch._C._get_cudnn_sdp_enabled(),
         torch._C._get_cublas_allow_fp16_reduced_precision_reduction(),
         torch._C._get_cublas_allow_bf16_reduced_precision_reduction(),
         torch._C._get_deterministic_algorithms(),

@@ -7,7 +7,7 @@ import copy
 import functools
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -15,8 +15,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from hipwright.api.live.exported import InputName, LiveTask
+from hipwright.api.live.forward.watch import unwatched, watching
 from hipwright.api.live.graphed import GraphedProgram
-from hipwright.api.live.guards import SourceGuards, refusal
+from hipwright.api.live.guards import DropIn, SourceGuards, refusal, surroundings
 from hipwright.errors import GuardFailed, HipwrightError
 
 
@@ -38,7 +39,7 @@ class ProgramCall(Protocol):
         """(outputs, new values of buffers). Raises GuardFailed for shapes that the program declines."""
 
 
-class OptimizedModule(torch.nn.Module):  # type: ignore[misc]
+class OptimizedModule(DropIn):
     """A drop-in for a module or function: its parameters, buffers and parts are the original's own.
 
     A call runs the program where its arguments, modes and sizes are what the program was verified for, no gradient is
@@ -76,6 +77,27 @@ class OptimizedModule(torch.nn.Module):  # type: ignore[misc]
             return {}
         return {"replays": program.replays, "captures": program.captures, "launched": dict(program.launched)}
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether its program launches kernels of a GPU, which a graph can hold."""
+        program = self.__dict__["_program"]
+        return isinstance(program, GraphedProgram) or (program is not None and program.device == "cuda")
+
+    @property
+    def prepares(self) -> bool:
+        """Whether its program packs parameters, beside which a graph must not get old."""
+        return bool(getattr(self.__dict__["_program"], "prepares", False))
+
+    @property
+    def draws(self) -> bool:
+        """Whether its program draws random numbers."""
+        return bool(self.__dict__["_live"].task.draws)
+
+    @property
+    def state_tables(self) -> Mapping[str, tuple[Mapping[str, Any], str]]:
+        """By the task's names (the table, its key) from which each call reads its state."""
+        return self.__dict__["_holders"]  # type: ignore[no-any-return]
+
     def train(self, mode: bool = True) -> OptimizedModule:
         """Sets the mode of the original, whose parts these are."""
         if isinstance(self.original, torch.nn.Module):
@@ -109,18 +131,13 @@ class OptimizedModule(torch.nn.Module):  # type: ignore[misc]
         program = self.__dict__["_program"]
         if program is None:
             return str(self.__dict__["_why"]), {}
-        why = _surroundings(self.__dict__["_default_dtype"]) or refusal(self._live, structure, leaves, program.device)
+        why = surroundings(self.__dict__["_default_dtype"]) or refusal(self._live, structure, leaves, program.device)
         why = why or self._guards.changed()
         if why:
             return why, {}
         state = self._state()
         why = self._state_refusal(state)
-        if why or not torch.is_grad_enabled():
-            return why, state
-        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        wanted = any(tensor.requires_grad for tensor in (*tensors, *state.values()))
-        hint = 'call it under torch.no_grad(), or train with torch.compile(module, backend="hipwright")'
-        return (f"gradients are wanted: {hint}" if wanted else ""), state
+        return why or wants_gradients((*leaves, *state.values())), state
 
     def _state(self) -> dict[str, torch.Tensor]:
         """The live state by the task's names. Parts stay where they are: `SourceGuards` has compared them."""
@@ -144,7 +161,8 @@ class OptimizedModule(torch.nn.Module):  # type: ignore[misc]
         pairs = zip(live.leaves, leaves, strict=True)
         given = {known.name: leaf for known, leaf in pairs if isinstance(known, InputName)}
         with torch.no_grad():
-            outputs, buffers = program([given[name] for name in live.task.inputs], state)
+            inputs = [given[name] for name in live.task.inputs]
+            outputs, buffers = unwatched(lambda: program(inputs, state)) if watching() else program(inputs, state)
             for path in live.task.writes:
                 name = live.task.state[path]
                 state[name].copy_(buffers[name])
@@ -167,15 +185,13 @@ class OptimizedModule(torch.nn.Module):  # type: ignore[misc]
         return f"OptimizedModule({self.original!r})"
 
 
-def _surroundings(default_dtype: torch.dtype) -> str:
-    """Modes of torch under which a call does something else than its operators say; "" where there are none."""
-    if any(map(torch.is_autocast_enabled, ("cpu", "cuda"))):
-        return "autocast is on"
-    if torch._C._functorch.maybe_current_level() is not None:
-        return "a transform of torch.func is on"
-    if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
-        return "a mode of torch is on"
-    return "" if torch.get_default_dtype() == default_dtype else "the default dtype has changed"
+def wants_gradients(values: Iterable[Any]) -> str:
+    """Why a call with these tensors, among other values, is one for autograd; "" where it is none."""
+    if not torch.is_grad_enabled():
+        return ""
+    wanted = any(value.requires_grad for value in values if isinstance(value, torch.Tensor))
+    hint = 'call it under torch.no_grad(), or train with torch.compile(module, backend="hipwright")'
+    return f"gradients are wanted: {hint}" if wanted else ""
 
 
 def _holder(original: Any, path: str, constants: Mapping[str, torch.Tensor]) -> tuple[Mapping[str, Any], str]:

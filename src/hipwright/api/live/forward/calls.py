@@ -1,0 +1,180 @@
+"""The calls of a forward with the same plain arguments, and their graphs."""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils import _pytree as pytree
+
+from hipwright.api.live.device_graphs import DeviceGraphs
+from hipwright.api.live.forward.watch import watched
+from hipwright.api.live.graphed import GRAPHS, NEW, WARM_CALLS, CallKind, GraphedCalls, around
+from hipwright.api.live.module import OptimizedModule
+
+PATIENCE = GRAPHS * WARM_CALLS
+"""New calls in a row during which no program within captures calls of its own."""
+
+
+@dataclass(frozen=True, eq=False)
+class Signature:
+    """Arguments without their tensors. leaves: None where one is; plain: the others, with their types."""
+
+    structure: Any
+    leaves: tuple[tuple[type, Any] | None, ...]
+
+    @classmethod
+    def of(cls, structure: Any, leaves: Sequence[Any]) -> Signature:
+        """Of the leaves of (args, kwargs)."""
+        plain = [None if isinstance(leaf, torch.Tensor) else (type(leaf), leaf) for leaf in leaves]
+        return cls(structure, tuple(plain))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Signature) and self.leaves == other.leaves and self.structure == other.structure
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def arguments(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """(args, kwargs) with these tensors."""
+        left = iter(tensors)
+        return pytree.tree_unflatten([next(left) if one is None else one[1] for one in self.leaves], self.structure)
+
+
+class Forwarded(NamedTuple):
+    """What a forward returned. tensors: of it, each once; leaves: places in these, or plain values as (value,)."""
+
+    value: Any
+    tensors: list[torch.Tensor]
+    leaves: list[int | tuple[Any]]
+    structure: Any
+
+    @classmethod
+    def of(cls, value: Any) -> Forwarded:
+        """Of a module's result."""
+        leaves, structure = pytree.tree_flatten(value)
+        places: dict[int, int] = {}
+        tensors: list[torch.Tensor] = []
+        found: list[int | tuple[Any]] = []
+        for leaf in leaves:
+            if not isinstance(leaf, torch.Tensor):
+                found.append((leaf,))
+                continue
+            if id(leaf) not in places:
+                places[id(leaf)] = len(tensors)
+                tensors.append(leaf)
+            found.append(places[id(leaf)])
+        return cls(value, tensors, found, structure)
+
+    def all_leaves(self) -> list[Any]:
+        """Tensors and plain values."""
+        return [*self.tensors, *(one[0] for one in self.leaves if not isinstance(one, int))]
+
+    def copied(self) -> Forwarded:
+        """The same result in memory of its own."""
+        tensors = [one.clone() for one in self.tensors]
+        leaves = [tensors[one] if isinstance(one, int) else one[0] for one in self.leaves]
+        return self._replace(value=pytree.tree_unflatten(leaves, self.structure), tensors=tensors)
+
+
+class GraphedForward(GraphedCalls[Forwarded]):
+    """A module's calls with one signature. refused: why the kind of the last plain call is never captured.
+
+    The last plain call of a kind before its capture is watched (`watch.watched`). sets: (the tensor that a call has
+    set, by its state before; what else has changed). Where `PATIENCE` calls in a row were new, drop-ins replay graphs
+    of their own.
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        signature: Signature,
+        sets: tuple[Callable[[Mapping[str, torch.Tensor]], str], Callable[[], str]],
+        drop_ins: Sequence[OptimizedModule],
+        graphs: DeviceGraphs | None,
+    ) -> None:
+        super().__init__(graphs, most=GRAPHS, packs=any(one.prepares for one in drop_ins))
+        self.refused = ""
+        self._module, self._signature, self._sets = weakref.ref(module), signature, sets
+        self._tables = [one.__dict__ for one in drop_ins]
+        self._read: list[Any] = []
+        self._new = 0
+
+    def _call(self, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]) -> Forwarded:
+        module = self._module()
+        assert module is not None
+        args, kwargs = self._signature.arguments(inputs)
+        return Forwarded.of(module._call_impl(*args, **kwargs))
+
+    def _packed(self, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]) -> Any:
+        return self._read
+
+    def _tensors(self, result: Forwarded) -> Sequence[torch.Tensor]:
+        return result.tensors
+
+    def _copied(self, result: Forwarded) -> Forwarded:
+        return result.copied()
+
+    def _made(self, now: tuple[Any, ...], storages: list[StorageWeakRef]) -> CallKind[Forwarded]:
+        return CallKind(now, storages, cleared=False)
+
+    def _plain(
+        self, kind: CallKind[Forwarded] | None, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]
+    ) -> Forwarded:
+        self.refused = kind.why if kind is not None else ""
+        if kind is None or kind.why:  # parts replay graphs of their own, or the caller's graph has all
+            return self._call(inputs, state)
+        self._new += 1
+        with around() if self._new <= PATIENCE else nullcontext():
+            if kind.plain >= WARM_CALLS:
+                return self._watched(kind, inputs, state)
+            result = self._call(inputs, state)
+        self._refuse(kind, self._sets[0](state))
+        return result
+
+    def _watched(
+        self, kind: CallKind[Forwarded], inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]
+    ) -> Forwarded:
+        device = next(iter((*inputs, *state.values()))).device
+        held = list(state.values())
+        try:
+            result, why = watched(lambda: self._call(inputs, state), device, inputs, held, Forwarded.all_leaves)
+        except Exception as error:  # the watch's own, or the module's, which the call below raises again
+            kind.why = f"it cannot be watched: {type(error).__name__}: {str(error)[:200]}"
+            return self._call(inputs, state)
+        self._refuse(kind, why or self._sets[0](state) or self._sets[1]())
+        kind.cleared = True
+        return result
+
+    def _refuse(self, kind: CallKind[Forwarded], why: str) -> None:
+        """Counts the call as one of a kind that is never captured, where there is a reason."""
+        if why:
+            kind.why = self.refused = why
+            self.launched += Counter({why: 1})
+            self.launched -= Counter({NEW: 1})
+
+    def _replayed(self, kind: CallKind[Forwarded], inputs: Sequence[torch.Tensor]) -> Forwarded:
+        self._new = 0
+        return super()._replayed(kind, inputs)
+
+    def _capture(
+        self,
+        kind: CallKind[Forwarded],
+        device: torch.device,
+        inputs: Sequence[torch.Tensor],
+        state: Mapping[str, torch.Tensor],
+    ) -> None:
+        before = [table["program_calls"] for table in self._tables]
+        with around() as self._read:
+            super()._capture(kind, device, inputs, state)
+        for table, count in zip(self._tables, before, strict=True):
+            if made := table["program_calls"] - count:
+                kind.calls.append((table, made // 2))  # one before the capture, one in it
+                table["program_calls"] = count
+        if kind.result is not None:
+            kind.result = kind.result._replace(value=None)

@@ -1,0 +1,186 @@
+"""One call of a forward, watched operator by operator: whether a graph of its kernels does all that the call does.
+
+A graph repeats kernels at their addresses. What a forward does beside them is lost: values that the processor reads and
+decides by, random numbers, writes into arguments or state, results that share memory, tensors of which nobody knows
+when they are replaced. Such a forward is never captured. Programs launch their kernels past torch: they were verified.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+T = TypeVar("T")
+PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
+"""Leaves of arguments and results beside tensors."""
+_READS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+
+
+class _Watching(threading.local):
+    watch: CallWatch | None = None
+
+
+_watching = _Watching()
+
+
+def watching() -> int:
+    """How many modes of torch on this thread are watches, which change nothing: 0 or 1."""
+    return int(_watching.watch is not None)
+
+
+def unwatched(call: Callable[[], T]) -> T:
+    """call() of a verified program, at whose operators nobody looks: what it returns is its own."""
+    watch = _watching.watch
+    if watch is None:
+        return call()
+    with _disable_current_modes():
+        result = call()
+    watch.made(result)
+    return result
+
+
+def watched(
+    call: Callable[[], T],
+    device: torch.device,
+    inputs: Sequence[torch.Tensor],
+    state: Iterable[torch.Tensor],
+    leaves: Callable[[T], Sequence[Any]],
+) -> tuple[T, str]:
+    """(call(), why its kernels alone are not the call, "" where they are). Raises what call() raises.
+
+    leaves: of a result of the call, which are to be copied out of a graph.
+    """
+    watch = CallWatch(device, inputs, state)
+    before = _random_states(device)
+    _watching.watch = watch
+    try:
+        with watch:
+            result = call()
+    finally:
+        _watching.watch = None
+    drawn = "" if _random_states(device) == before else "it draws random numbers"
+    return result, drawn or watch.why or watch.refused(leaves(result))
+
+
+class CallWatch(TorchDispatchMode):  # type: ignore[misc]
+    """Looks at each operator. why: the first thing that a graph would not do; "" where there is none."""
+
+    def __init__(self, device: torch.device, inputs: Sequence[torch.Tensor], state: Iterable[torch.Tensor]) -> None:
+        super().__init__()
+        self.why = ""
+        self._device = device
+        self._refs: list[StorageWeakRef] = []  # an address is not given again while there is one
+        self._given, self._state, self._made = set[int](), set[int](), set[int]()
+        for known, tensors in ((self._given, inputs), (self._state, state)):
+            known.update(map(self._storage, tensors))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        with self:
+            result = func.decompose(*args, **kwargs)  # under inference mode, operators come whole
+        if result is not NotImplemented:
+            return result
+        leaves = pytree.tree_leaves((args, kwargs))
+        found = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        if func is torch.ops.aten.lift_fresh.default:
+            self._made.update(map(self._storage, found))
+        written = list(_written(func, args, kwargs))
+        result = func(*args, **kwargs)
+        results = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        self.why = self.why or self._reason(func, leaves, found, written, results)
+        self.made(results)
+        return result
+
+    def made(self, results: Any) -> None:
+        """Takes tensors as the call's own, but for those in the memory of its arguments and state."""
+        tensors = [leaf for leaf in pytree.tree_leaves(results) if isinstance(leaf, torch.Tensor)]
+        self._made.update(set(map(self._storage, tensors)) - self._given - self._state)
+
+    def _reason(
+        self,
+        func: Any,
+        leaves: Sequence[Any],
+        found: Sequence[torch.Tensor],
+        written: Sequence[torch.Tensor],
+        results: Sequence[torch.Tensor],
+    ) -> str:
+        name = func.name().removeprefix("aten::")
+        if any(isinstance(leaf, torch.Generator) for leaf in leaves):
+            return "it draws random numbers"
+        if _READS & set(func.tags):
+            return f"the processor reads values ({name})"
+        storages = list(map(self._storage, found))
+        if any(one not in self._made | self._given | self._state for one in storages):
+            return f"it reads a tensor that is no argument, parameter or buffer ({name})"
+        if func is torch.ops.aten.lift_fresh.default and self._device.type != "cpu" and found[0].device == self._device:
+            return "it copies values of the processor"
+        if any(self._storage(one) in self._given for one in written):
+            return f"it writes into an argument ({name})"
+        if any(self._storage(one) in self._state for one in written):
+            return f"it writes into a parameter or buffer ({name})"
+        if self._crosses(found, results):
+            return f"it uses tensors of several devices ({name})"
+        return ""
+
+    def _crosses(self, found: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> bool:
+        """Whether values come from another device or go there, but for numbers that the call itself made."""
+        here = [one.device == self._device for one in (*found, *results)]
+        if all(here) or not any(here):
+            return False
+        others = [one for one in found if one.device != self._device]
+        numbers = all(one.ndim == 0 and self._storage(one) in self._made for one in others)
+        return not (numbers and len(others) < len(found) and all(one.device == self._device for one in results))
+
+    def refused(self, leaves: Sequence[Any]) -> str:
+        """Why a result cannot be copied out of a graph; "" where it can."""
+        tensors: dict[int, torch.Tensor] = {}
+        for leaf in leaves:
+            if isinstance(leaf, torch.Tensor):
+                tensors[id(leaf)] = leaf
+            elif type(leaf) not in PLAIN:
+                return f"its result holds a {type(leaf).__name__}"
+        storages = set[int]()
+        for one in tensors.values():
+            if type(one) is not torch.Tensor or one.layout != torch.strided or one.device != self._device:
+                return f"its result is a {type(one).__name__}, {one.layout} on {one.device}"
+            storage = self._storage(one)
+            if storage in storages or storage not in self._made:
+                return "its result shares memory with an argument, the state or another result"
+            storages.add(storage)
+        return ""
+
+    def _storage(self, tensor: torch.Tensor) -> int:
+        try:
+            ref = StorageWeakRef(tensor.untyped_storage())
+        except (NotImplementedError, RuntimeError):  # sparse tensors and the like have none
+            return -1
+        self._refs.append(ref)
+        return int(ref.cdata)
+
+
+def _written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
+    """The tensors into which an operator writes."""
+    for place, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write:
+            continue
+        value = args[place] if place < len(args) else kwargs.get(argument.name)
+        yield from (leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor))
+
+
+def _random_states(device: torch.device) -> list[Any]:
+    """The states of the generators that a forward may draw from unasked."""
+    states = [torch.default_generator.get_state().numpy().tobytes(), random.getstate()]
+    if device.type == "cuda":
+        states.append(torch.cuda.default_generators[device.index].get_state().numpy().tobytes())
+    if (numpy := sys.modules.get("numpy")) is not None:
+        name, keys, *rest = numpy.random.get_state()
+        states.append((name, keys.tobytes(), *rest))
+    return states

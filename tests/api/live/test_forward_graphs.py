@@ -1,0 +1,472 @@
+"""One graph of all of a call around several drop-ins: what it is, when it is not used, and that values are right.
+
+Tensors lie in the processor's memory; a tape plays the GPU (`tape.TapeGraphs`).
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import torch
+
+from hipwright.api.live.exported import LiveTask, live_task
+from hipwright.api.live.forward.calls import PATIENCE
+from hipwright.api.live.forward.graphs import CHANGES, ForwardGraphs, forward_counts, put_graphs, take_graphs
+from hipwright.api.live.graphed import CAPTURES, NEW, WARM_CALLS, GraphedProgram
+from hipwright.api.live.module import FallbackWarning, OptimizedModule
+from tests.api.live.modules import Recalled, same
+from tests.api.live.tape import TapeGraphs
+
+WIDTH = 6
+OUTSIDE = torch.ones(WIDTH)
+
+
+class Launched(Recalled):
+    """A program that launches its kernels, as one of a GPU."""
+
+    prepares = False
+
+    def packed(self, inputs: Any, state: Any) -> Any:
+        return [state]
+
+
+class Net(torch.nn.Module):
+    """Two parts that become drop-ins; a norm and arithmetic between them. extra: what else a forward does."""
+
+    def __init__(self, extra: Callable[[Any, torch.Tensor], Any] | None = None) -> None:
+        super().__init__()
+        self.first = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.GELU())
+        self.norm = torch.nn.LayerNorm(WIDTH)
+        self.blocks = torch.nn.ModuleList([torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU())])
+        self.register_buffer("scale", torch.full((WIDTH,), 2.0))
+        self.shift, self.seen, self.runs = torch.ones(WIDTH), list[Any](), []
+        self.extra = extra
+
+    def forward(self, x: torch.Tensor, *, twice: bool = False) -> Any:
+        y = self.norm(self.first(x)) * self.scale + self.shift
+        y = y + torch.arange(WIDTH, dtype=y.dtype) * (2.0 if twice else 1.0) * torch.tensor(0.5)
+        if self.extra is not None:
+            y = self.extra(self, y)
+        y = self.blocks[0][1](self.blocks[0][0](y)) if False else self.blocks[0](y)
+        return {"y": y, "again": (y, None, 3)}
+
+
+@functools.cache
+def traced(name: str) -> LiveTask:
+    """The task of a part of a `Net`, whatever its weights."""
+    return live_task(Net().eval().get_submodule(name), (torch.randn(3, WIDTH),), {}, "part")
+
+
+def replaced(net: Net, graphs: TapeGraphs, prepares: bool = False) -> Net:
+    """The net with drop-ins for its two parts."""
+    net.eval()
+    for name in ("first", "blocks.0"):
+        part = net.get_submodule(name)
+        live = traced(name)
+        program: Any = Launched(live)
+        program.prepares = prepares
+        net.set_submodule(name, OptimizedModule(part, live, GraphedProgram(program, graphs)))
+    return net
+
+
+class Fast:
+    """A net with drop-ins and graphs, and the net as it was, which has the same tensors."""
+
+    def __init__(self, extra: Any = None, prepares: bool = False) -> None:
+        plain = Net(extra)
+        self.tapes = TapeGraphs()
+        self.net: Any = replaced(plain, self.tapes, prepares)
+        made = put_graphs(self.net, self.tapes)
+        assert made is not None
+        self.graphs = made
+        self.first, self.last = self.net.first, self.net.blocks[0]
+
+    def eager(self, x: torch.Tensor, **kwargs: Any) -> Any:
+        """The forward with the original parts, by the net's own code."""
+        other = copy.copy(self.net)
+        other.__dict__.pop("_compiled_call_impl", None)
+        other.__dict__["_modules"] = {
+            **self.net._modules,
+            "first": self.first.original,
+            "blocks": torch.nn.ModuleList([self.last.original]),
+        }
+        return other(x, **kwargs)
+
+    def right(self, x: torch.Tensor | None = None, **kwargs: Any) -> Any:
+        """A call's result, compared."""
+        given = torch.randn(3, WIDTH) if x is None else x
+        with torch.no_grad():
+            expected = self.eager(given.clone(), **kwargs)
+            found = self.net(given, **kwargs)
+        assert same(found, expected)
+        return found
+
+    def warm(self, **kwargs: Any) -> None:
+        """Calls until a kind has a graph."""
+        for _ in range(WARM_CALLS + 1):
+            self.right(**kwargs)
+
+    @property
+    def why(self) -> list[str]:
+        """Reasons beside that a kind is new."""
+        return [one for one in self.graphs.counts["launched"] if one != NEW]
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FallbackWarning)
+        yield
+
+
+def test_a_call_replays_one_graph_of_programs_and_what_lies_between() -> None:
+    fast = Fast()
+    kept = [(x, fast.right(x)) for x in torch.randn(7, 3, WIDTH)]
+    assert fast.graphs.counts == {"replays": 7 - WARM_CALLS, "captures": 1, "launched": {NEW: WARM_CALLS}}
+    assert fast.first.device_graphs["captures"] == fast.last.device_graphs["captures"] == 0
+    assert fast.first.program_calls == fast.last.program_calls == 7 and not fast.first.fallbacks
+    for x, found in kept:  # no later call has written into a result
+        assert same(found, fast.eager(x))
+        assert found["y"] is found["again"][0]
+
+
+def test_other_arguments_are_kinds_of_their_own() -> None:
+    fast = Fast()
+    for kwargs in ({}, {"twice": True}):
+        fast.warm(**kwargs)
+    fast.warm(x=torch.randn(4, WIDTH))
+    fast.tapes.current = 5
+    fast.warm()
+    assert fast.graphs.counts["captures"] == 4 and not fast.why
+    before = fast.graphs.counts["replays"]
+    fast.right(twice=True), fast.right()
+    fast.tapes.current = 0
+    fast.right(twice=True), fast.right()
+    assert fast.graphs.counts["replays"] == before + 3, "twice=True is new on stream 5"
+
+
+@pytest.mark.parametrize("prepares", [False, True])
+@pytest.mark.parametrize("name", ["first.0.weight", "norm.weight", "scale", "shift"])
+@pytest.mark.parametrize("how", ["in place", "replaced", "data"])
+def test_parameters_that_change_are_never_the_old_ones(how: str, name: str, prepares: bool) -> None:
+    fast = Fast(prepares=prepares)
+    fast.warm()
+    owner, _, key = name.rpartition(".")
+    part = fast.first.original[0] if owner == "first.0" else fast.net.get_submodule(owner)
+    for _ in range(2):
+        old = getattr(part, key)
+        new = torch.randn(old.shape)
+        with torch.no_grad():
+            if how == "in place":
+                old.copy_(new)
+            elif how == "data":
+                old.data = new
+            else:
+                setattr(part, key, torch.nn.Parameter(new) if isinstance(old, torch.nn.Parameter) else new)
+        fast.warm()
+    assert fast.graphs.counts["captures"] == (1 if how == "in place" and not prepares else 3)
+
+
+def test_packed_parameters_live_as_long_as_the_graph_around_them() -> None:
+    fast = Fast(prepares=True)
+    fast.warm()
+    ((_, calls),) = fast.graphs._calls
+    (kind,) = calls._kinds.values()
+    assert len(kind.packed) == 4 and all(kind.packed), "two programs, each before the capture and in it"
+
+
+SURROUNDINGS: dict[str, Callable[[Any, ExitStack], Any]] = {
+    "norm is in training mode": lambda net, stack: net.norm.train(),
+    "norm has hooks": lambda net, stack: stack.enter_context(
+        removed(net.norm.register_forward_hook(lambda *a: a[2] * 2))
+    ),
+    "first has hooks": lambda net, stack: stack.enter_context(
+        removed(net.first.register_forward_hook(lambda *a: a[2] * 2))
+    ),
+    "hooks of all modules": lambda net, stack: stack.enter_context(
+        removed(torch.nn.modules.module.register_module_forward_hook(lambda *a: None))
+    ),
+    "autocast is on": lambda net, stack: stack.enter_context(torch.autocast("cpu")),
+    "gradients are wanted": lambda net, stack: stack.enter_context(torch.enable_grad()),
+}
+
+
+class removed:
+    """A hook that goes with the block."""
+
+    def __init__(self, hook: Any) -> None:
+        self.hook = hook
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self.hook.remove()
+
+
+@pytest.mark.parametrize("why", SURROUNDINGS)
+def test_calls_in_other_surroundings_are_the_modules_own_for_as_long(why: str) -> None:
+    fast = Fast()
+    fast.warm()
+    x = torch.randn(3, WIDTH)
+    before = fast.graphs.counts["replays"]
+    with torch.no_grad(), ExitStack() as stack:
+        SURROUNDINGS[why](fast.net, stack)
+        with pytest.warns(FallbackWarning, match="Net replays no graph of the whole call") as told:
+            found = fast.net(x)
+            again = fast.net(x)
+        assert sum("whole call" in str(one.message) for one in told) == 1, "it is said once"
+        if "hooks" not in why:
+            assert same(found, fast.eager(x)) or why == "autocast is on"
+        assert same(found, again)
+        assert len(fast.why) == 1 and why in fast.why[0] and fast.graphs.counts["launched"][fast.why[0]] == 2
+        assert found["y"].requires_grad == (why == "gradients are wanted")
+        hooked = copy.copy(fast.net)
+        hooked.__dict__.pop("_compiled_call_impl", None)
+        assert same(found, hooked(x))
+    fast.net.eval()
+    fast.right()
+    assert fast.graphs.counts["replays"] == before + 1 and fast.graphs.counts["captures"] == 1
+
+
+def drawn(net: Any, y: torch.Tensor) -> torch.Tensor:
+    return y + torch.nn.functional.dropout(torch.zeros_like(y), 0.5)
+
+
+def attribute(net: Any, y: torch.Tensor) -> torch.Tensor:
+    net.shift = net.shift.clone()
+    return y
+
+
+def listed(net: Any, y: torch.Tensor) -> torch.Tensor:
+    net.runs.append(y)
+    return y
+
+
+def into_state(net: Any, y: torch.Tensor) -> torch.Tensor:
+    net.scale.mul_(1.0)
+    return y
+
+
+def branched(net: Any, y: torch.Tensor) -> torch.Tensor:
+    return y * 2 if y.sum() > 0 else y - 1
+
+
+MORE_THAN_KERNELS: dict[str, Callable[[Any, torch.Tensor], Any]] = {
+    "the processor reads values (_local_scalar_dense)": branched,
+    "the processor reads values (nonzero)": lambda net, y: y + len(torch.nonzero(y > 0)),
+    "it draws random numbers": drawn,
+    "it writes into a parameter or buffer (mul_.Tensor)": into_state,
+    "it reads a tensor that is no argument, parameter or buffer (mul.Tensor)": lambda net, y: y * OUTSIDE,
+    "it sets shift": attribute,
+    "has changed": listed,
+}
+
+
+@pytest.mark.parametrize("why", MORE_THAN_KERNELS)
+def test_a_forward_that_does_more_than_its_kernels_is_never_captured(why: str) -> None:
+    fast = Fast(MORE_THAN_KERNELS[why])
+    for _ in range(WARM_CALLS + CHANGES + 3):
+        fast.right()
+    assert fast.graphs.counts["replays"] == fast.graphs.counts["captures"] == 0
+    assert any(why in one for one in fast.why), fast.why
+    assert fast.first.device_graphs["replays"] > 0, "its drop-ins replay graphs of their own"
+
+
+class Result:
+    """A result that is no nesting of torch's."""
+
+    def __init__(self, y: torch.Tensor) -> None:
+        self.y = y
+
+
+class Odd(torch.nn.Module):
+    """A part in a module that returns something of its own, or writes into its argument."""
+
+    def __init__(self, end: Callable[[torch.Tensor, torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.part = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.GELU())
+        self.end = end
+
+    def forward(self, x: torch.Tensor, other: Any = None) -> Any:
+        return self.end(x, self.part(x))
+
+
+ODD: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "shares memory": lambda x, y: (y, x),
+    "shares memory with": lambda x, y: (y, y[0]),
+    "holds a Result": lambda x, y: Result(y),
+    "writes into an argument (add_.Tensor)": lambda x, y: x.add_(y),
+    "is a Tensor, torch.sparse_coo": lambda x, y: y.to_sparse(),
+}
+
+
+class Rows(torch.nn.Module):
+    """The first rows."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:3]
+
+
+def odd(end: Callable[[torch.Tensor, torch.Tensor], Any]) -> tuple[Odd, TapeGraphs]:
+    net, tapes = Odd(end).eval(), TapeGraphs()
+    live = traced("first")
+    program: Any = Launched(live)
+    net.part = OptimizedModule(net.part, live, GraphedProgram(program, tapes))
+    assert put_graphs(net, tapes) is not None
+    return net, tapes
+
+
+@pytest.mark.parametrize("why", ODD)
+def test_results_that_cannot_be_copied_out_are_the_forwards_own(why: str) -> None:
+    net, _ = odd(ODD[why])
+    with torch.inference_mode():
+        for _ in range(WARM_CALLS + 2):
+            net(torch.randn(3, WIDTH))
+    counts = forward_counts(net)[""]
+    assert counts["captures"] == 0 and any(why in one for one in counts["launched"]), counts
+
+
+def test_arguments_of_other_types_are_the_forwards_own() -> None:
+    net, _ = odd(lambda x, y: y * 1)
+    with torch.no_grad():
+        for other in (object(), torch.nn.UninitializedBuffer(), torch.zeros(2, device="meta")):
+            for _ in range(WARM_CALLS + 2):
+                net(torch.randn(3, WIDTH), other)
+        for _ in range(WARM_CALLS + 2):
+            net(torch.randn(3, WIDTH), (1, None, "text"))
+    counts = forward_counts(net)[""]
+    reasons = {"an argument is a object", "an argument is a UninitializedBuffer"}
+    assert counts["captures"] == 1 and {*reasons, "arguments and parameters are on 2 devices"} <= {*counts["launched"]}
+
+
+def test_where_all_of_a_call_cannot_be_captured_its_parts_are() -> None:
+    class Outer(torch.nn.Module):
+        def __init__(self, inner: Any) -> None:
+            super().__init__()
+            self.inner, self.plain = torch.nn.ModuleList([inner]), torch.nn.Linear(WIDTH, WIDTH)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.inner[0](x)["y"]
+            return self.plain(y if float(y.sum()) > 0 else y + 1)
+
+    tapes = TapeGraphs()
+    inner = replaced(Net(), tapes)
+    outer = Outer(inner).eval()
+    assert put_graphs(outer, tapes) is not None
+    with torch.no_grad():
+        for _ in range(2 * WARM_CALLS + 3):
+            outer(torch.randn(3, WIDTH))
+    found = forward_counts(outer)
+    assert set(found) == {"", "inner.0"} and not found[""]["captures"]
+    assert found["inner.0"]["captures"] == 1 and found["inner.0"]["replays"] >= 2
+    take_graphs(outer)
+    assert not forward_counts(outer)
+
+
+def test_where_no_kind_comes_again_drop_ins_replay_graphs_of_their_own() -> None:
+    fast = Fast()
+    fast.net.first = torch.nn.Sequential(Rows(), fast.first)
+    with torch.no_grad():
+        for rows in range(3, 3 + PATIENCE + WARM_CALLS + 2):
+            fast.net(torch.randn(rows, WIDTH))
+    assert fast.first.device_graphs["replays"] > 0 and not fast.graphs.counts["captures"]
+
+
+def test_a_capture_that_fails_is_said_once_and_not_tried_again() -> None:
+    fast = Fast()
+    fast.tapes.fails = "operation not permitted when stream is capturing"
+    with pytest.warns(FallbackWarning, match="Net replays no graph of the whole call: it cannot be captured") as told:
+        for _ in range(WARM_CALLS + 4):
+            fast.right()
+    assert sum("whole call" in str(one.message) for one in told) == 1
+    ((why, count),) = ((w, n) for w, n in fast.graphs.counts["launched"].items() if w != NEW)
+    assert "not permitted" in why and count == 4
+
+
+def test_while_the_caller_captures_all_kernels_go_into_its_graph() -> None:
+    fast = Fast()
+    fast.warm()
+    fast.tapes.outer = True
+    fast.right()
+    assert fast.graphs.counts["launched"][CAPTURES] == 1 and fast.first.device_graphs["launched"][CAPTURES] >= 1
+
+
+def test_other_parts_are_looked_at_anew_and_a_module_that_always_changes_is_left_alone() -> None:
+    fast = Fast()
+    fast.warm()
+    fast.net.norm = torch.nn.LayerNorm(WIDTH, eps=1.0).eval()
+    fast.warm()
+    assert fast.graphs.counts == {"replays": 2, "captures": 2, "launched": {NEW: 2 * WARM_CALLS}}
+    for n in range(CHANGES + 3):
+        fast.net.norm.eps = 2.0 + n
+        fast.right()
+    assert fast.why == ["between calls, norm.eps has changed"]
+
+
+def test_graphs_may_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIPWRIGHT_DEVICE_GRAPHS", "0")
+    fast = Fast()
+    for _ in range(WARM_CALLS + 2):
+        fast.right()
+    assert fast.graphs.counts == {
+        "replays": 0,
+        "captures": 0,
+        "launched": {"HIPWRIGHT_DEVICE_GRAPHS=0": WARM_CALLS + 2},
+    }
+
+
+def test_modules_without_programs_of_a_gpu_are_left_alone() -> None:
+    net = Net().eval()
+    assert put_graphs(net) is None
+    part = net.first
+    net.first = OptimizedModule(part, traced("first"), None, "none was verified")
+    assert put_graphs(net) is None and "_compiled_call_impl" not in vars(net)
+    drop_in = Fast().first
+    assert put_graphs(drop_in) is None
+
+
+def test_copies_and_texts_of_a_module_have_no_graphs() -> None:
+    fast = Fast()
+    fast.warm()
+    second = copy.deepcopy(fast.net)
+    assert not forward_counts(second)
+    x = torch.randn(3, WIDTH)
+    with torch.no_grad():
+        assert same(second(x), fast.right(x))
+    assert isinstance(put_graphs(second, fast.tapes), ForwardGraphs)
+    assert [*fast.net.state_dict()] == [*Net().state_dict()]
+
+
+def test_threads_get_their_own_results() -> None:
+    fast = Fast()
+    wrong = []
+
+    def work() -> None:
+        for _ in range(15):
+            x = torch.randn(3, WIDTH)
+            with torch.no_grad():
+                if not same(fast.net(x), expected(x)):
+                    wrong.append(x)
+
+    first, norm, last = fast.first.original, fast.net.norm, fast.last.original
+
+    def expected(x: torch.Tensor) -> Any:
+        y = norm(first(x)) * fast.net.scale + fast.net.shift
+        y = last(y + torch.arange(WIDTH, dtype=y.dtype) * torch.tensor(0.5))
+        return {"y": y, "again": (y, None, 3)}
+
+    fast.warm()
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert not wrong and fast.graphs.counts["captures"] == 1
