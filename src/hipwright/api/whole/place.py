@@ -11,6 +11,7 @@ from typing import Any
 from hipwright.api.whole.gate import OutputCheck, check_outputs
 from hipwright.api.whole.handle import ModelHandle
 from hipwright.api.whole.outcome import ModelOutcome, RegionOutcome
+from hipwright.api.whole.plan import WHOLE
 from hipwright.api.whole.remote import RegionPrograms
 from hipwright.errors import TaskError
 from hipwright.events import Listener
@@ -131,7 +132,7 @@ def measure(outcome: ModelOutcome, trial: Trial, listener: Listener) -> None:
         listener("stage", {"text": f"the model without region {one.number}"})
         slower, counts = _slower_without(trial, outcome.kept, others)
         if slower < LEAST_GAIN:
-            found = calls_line(counts.get(str(one.number), {}))
+            found = how_called(counts, one.number)
             said = "it brings nothing end to end: the model is no slower without it"
             one.drop(f"{said} ({slower:.3f}x{f'; {found}' if found else ''})")
     if not outcome.kept:
@@ -158,6 +159,23 @@ def _slower_without(
     calls = _calls(first["ms"])
     slower = statistics.median(block(others, calls)["ms"] / block(all_, calls)["ms"] for _ in range(ROUNDS))
     return slower, block(all_, calls).get("counts", {})
+
+
+def how_called(counts: Mapping[str, Any], number: int | None = None) -> str:
+    """What the calls of a block were by `ReplacedModel.counts`, in words: of the model as one graph, else of one region
+    or of all of them; "" where nothing is known."""
+    regions = {name: one for name, one in counts.items() if name != WHOLE}
+    own = calls_line(_together(regions) if number is None else regions.get(str(number), {}))
+    whole = counts.get(WHOLE, {"replays": 0, "launched": {}, "parts": 0})
+    calls = whole["replays"] + sum(whole["launched"].values())
+    if not calls:
+        return own
+    line = f"{whole['replays']} of {calls} calls of the model replay one graph of all of it"
+    if not whole["launched"]:
+        return line
+    parts = f"{whole['parts']} calls of its parts replay one of theirs" if whole["parts"] else ""
+    others = f"others: {next(iter(whole['launched']))}"
+    return "; ".join(filter(None, (line, others, parts, own and f"of programs, {own}")))
 
 
 def calls_line(counts: Mapping[str, Any]) -> str:
@@ -211,7 +229,7 @@ def _compared(trial: Trial) -> dict[str, Any]:
         if name in sides and other in sides:
             speedup[name] = statistics.median(a / b for a, b in zip(sides[name], sides[other], strict=True))
     how = {name: text for name, text in HOW.items() if name in sides}
-    how["programs"] = calls_line(_together(counts)) or how["programs"]
+    how["programs"] = how_called(counts) or how["programs"]
     times = {name: statistics.median(ms) for name, ms in sides.items()}
     return {**times, "speedup": speedup, "missing": missing, "how": how}
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 MOST_OPERATORS = 64
 """Operators above which a call is taken in parts: a search for one program of so many has too much to vary."""
+WHOLE = "model"
+"""Among counts of calls by region, the key of the model's own."""
 LEAST_SHARE = 0.01
 """Share of a model's time below which a region stays as it is."""
 _SCALE = re.compile(r"(torch\.randn?\([\d, ()]*\)) \* [\d.e+-]+")

@@ -10,12 +10,13 @@ import torch
 
 from hipwright.api.live.callable import callable_program
 from hipwright.api.live.exported import LiveTask, live_task
+from hipwright.api.live.forward.graphs import ForwardGraphs, graphs_in, put_graphs
 from hipwright.api.live.graphed import GraphedProgram
 from hipwright.api.live.module import OptimizedModule, ProgramCall
 from hipwright.api.whole.calls import CapturedCall, captured_calls, first_calls
 from hipwright.api.whole.exchange import Exchange, RemoteProgram
 from hipwright.api.whole.load import LoadedModel
-from hipwright.api.whole.plan import without_scales
+from hipwright.api.whole.plan import WHOLE, without_scales
 from hipwright.errors import HipwrightError
 from hipwright.records import Program
 
@@ -30,6 +31,7 @@ class ReplacedModel:
         self.model = loaded.model
         self._loaded, self._exchange = loaded, exchange
         self._parts: dict[str, tuple[int, torch.nn.Module, OptimizedModule]] = {}
+        self._graphs: dict[frozenset[int], ForwardGraphs | None] = {}
 
     def install(self, regions: Collection[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
         """Replaces the calls of regions: {"region", "numbers", "text", "program", "passed", "searched", "remote"}.
@@ -71,9 +73,19 @@ class ReplacedModel:
         return callable_program(live.task, Program(text=one["program"]), one["passed"], one["searched"])
 
     def choose(self, regions: Collection[int]) -> None:
-        """The model with the programs of these regions, and its own parts elsewhere."""
+        """The model with the programs of these regions, and its own parts elsewhere.
+
+        Its calls replay one graph of the GPU with the regions of any choice, none too, so that what is compared is the
+        programs and not how they are called. Each choice keeps its own.
+        """
         for path, (region, part, drop_in) in self._parts.items():
             self._put(path, drop_in if region in regions else part)
+        chosen = frozenset(regions)
+        if chosen not in self._graphs:
+            on_gpu = any(drop_in.on_gpu for _, _, drop_in in self._parts.values())
+            self._graphs[chosen] = put_graphs(self.model, least=0) if on_gpu else None
+        elif (graphs := self._graphs[chosen]) is not None:
+            self.model._compiled_call_impl = graphs
 
     def _put(self, path: str, part: torch.nn.Module) -> None:
         if path:
@@ -83,7 +95,11 @@ class ReplacedModel:
 
     def counts(self) -> dict[str, dict[str, Any]]:
         """Of each region since the last count: {"calls" of its program, "fallbacks" by reason, "replays": calls that
-        replayed a graph of the GPU, "launched": calls that launched their kernels one by one, by reason}."""
+        replayed a graph of the GPU, "launched": calls that launched their kernels one by one, by reason}.
+
+        Where the model's calls may replay one graph of all of it, `plan.WHOLE` has theirs: "replays", "launched", and
+        "parts", calls of parts that replayed one of theirs. Calls of programs within these are among "calls".
+        """
         found: dict[str, dict[str, Any]] = {}
         for region, _, drop_in in self._parts.values():
             one = found.setdefault(str(region), {"calls": 0, "fallbacks": {}, "replays": 0, "launched": {}})
@@ -95,6 +111,10 @@ class ReplacedModel:
                 one["replays"] += program.replays
                 _add(one["launched"], program.launched)
                 program.replays = 0
+        own = {path: graphs.taken() for path, graphs in graphs_in(self.model).items()}
+        if "" in own:
+            whole = own.pop("")
+            found[WHOLE] = {**whole, "parts": sum(one["replays"] for one in own.values())}
         return found
 
 
@@ -136,4 +156,5 @@ def replaced_parts(loaded: LoadedModel, programs: Sequence[Mapping[str, Any]]) -
             loaded.model.set_submodule(path, OptimizedModule(part, live, program, why))
         if why:
             stay[path] = why
+    put_graphs(loaded.model)
     return stay

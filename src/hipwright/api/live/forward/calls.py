@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -18,7 +17,7 @@ from hipwright.api.live.forward.watch import watched
 from hipwright.api.live.graphed import GRAPHS, NEW, WARM_CALLS, CallKind, GraphedCalls, around
 from hipwright.api.live.module import OptimizedModule
 
-PATIENCE = GRAPHS * WARM_CALLS
+PATIENCE = GRAPHS
 """New calls in a row during which no program within captures calls of its own."""
 
 
@@ -100,16 +99,14 @@ class GraphedForward(GraphedCalls[Forwarded]):
     ) -> None:
         super().__init__(graphs, most=GRAPHS, packs=any(one.prepares for one in drop_ins))
         self.refused = ""
-        self._module, self._signature, self._sets = weakref.ref(module), signature, sets
+        self._module, self._signature, self._sets = module, signature, sets
         self._tables = [one.__dict__ for one in drop_ins]
         self._read: list[Any] = []
         self._new = 0
 
     def _call(self, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]) -> Forwarded:
-        module = self._module()
-        assert module is not None
         args, kwargs = self._signature.arguments(inputs)
-        return Forwarded.of(module._call_impl(*args, **kwargs))
+        return Forwarded.of(self._module._call_impl(*args, **kwargs))
 
     def _packed(self, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]) -> Any:
         return self._read

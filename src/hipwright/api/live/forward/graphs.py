@@ -7,8 +7,8 @@ that hold drop-ins have one each. `GraphedCalls` captures and copies, as for one
 
 from __future__ import annotations
 
+import threading
 import warnings
-import weakref
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,6 +27,7 @@ from hipwright.api.live.module import FallbackWarning, OptimizedModule, wants_gr
 
 CHANGES = 8
 """How often a module may change between calls before it is left alone."""
+STRIDED = {torch.Tensor, torch.nn.Parameter}
 OFF = "HIPWRIGHT_DEVICE_GRAPHS=0"
 State = dict[str, torch.Tensor]
 
@@ -41,12 +42,14 @@ class ForwardGraphs:
     """
 
     def __init__(self, module: torch.nn.Module, graphs: DeviceGraphs | None = None) -> None:
-        self._module, self._graphs = weakref.ref(module), graphs
+        self._module, self._graphs = module, graphs
         self._default_dtype = torch.get_default_dtype()
         self._launched, self._replays, self._captures = Counter[str](), 0, 0
+        self._lock = threading.RLock()
         self._calls: list[tuple[Signature, GraphedForward]] = []
         self._changes, self._said, self._split = 0, False, False
-        self._look(module)
+        self._look()
+        self._before = self.counts
 
     @property
     def counts(self) -> dict[str, Any]:
@@ -61,117 +64,119 @@ class ForwardGraphs:
             "launched": dict(launched),
         }
 
+    def taken(self) -> dict[str, Any]:
+        """`counts` since this was asked last."""
+        found = self.counts
+        before, self._before = self._before, found
+        launched = Counter(found["launched"]) - Counter(before["launched"])
+        return {"replays": found["replays"] - before["replays"], "launched": dict(launched)}
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The result of the module's call."""
-        module = self._module()
-        assert module is not None
         if torch.compiler.is_compiling():
-            return module._call_impl(*args, **kwargs)
+            return self._module._call_impl(*args, **kwargs)
         leaves, structure = pytree.tree_flatten((args, kwargs))
-        why, state = self._checked(module, leaves)
+        why, state = self._checked(leaves)
         if why:
             self._launched[why] += 1
-            self._tell(module, why)
-            return module._call_impl(*args, **kwargs)
-        calls = self._calls_of(module, Signature.of(structure, leaves))
+            self._tell(why)
+            return self._module._call_impl(*args, **kwargs)
+        calls = self._calls_of(Signature.of(structure, leaves))
         before = calls.replays
         result = calls([leaf for leaf in leaves if isinstance(leaf, torch.Tensor)], state)
         if calls.replays != before:
             self._changes = 0
         elif calls.refused:
-            self._refuse(module, calls.refused)
+            self._refuse(calls.refused)
         return result.value
 
-    def _checked(self, module: torch.nn.Module, leaves: Sequence[Any]) -> tuple[str, State]:
+    def _checked(self, leaves: Sequence[Any]) -> tuple[str, State]:
         """(why a call is the module's own, the live state where it may replay a graph)."""
+        if self._why == OFF:
+            return OFF, {}
         why = surroundings(self._default_dtype) or ("hooks of all modules exist" if _has_any_global_hook() else "")
-        changed = "" if why else self._guards.changed()
-        if changed:
-            why = self._changed(module, changed)
-        if why := why or self._why:
+        why = why or self._changed() or self._why
+        if why:
             return why, {}
-        state: State = {}
-        for name, table, key in self._held:
-            tensor = table.get(key)
-            if not _is_strided(tensor):
-                return f"{name} is a {type(tensor).__name__}", {}
-            state[name] = tensor
-        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        return self._refusal(leaves, tensors, state), state
-
-    def _refusal(self, leaves: Sequence[Any], tensors: Sequence[torch.Tensor], state: State) -> str:
-        devices = {one.device for one in (*tensors, *state.values())}
+        state: State = {name: table.get(key) for name, table, key in self._held}
+        given = [leaf for leaf in leaves if type(leaf) not in PLAIN]
+        held = [*state.values(), *given]
+        if not (STRIDED.issuperset(map(type, held)) and all(one.layout is torch.strided for one in held)):
+            return _odd(state, given), {}
+        devices = {one.device for one in held}
         if len(devices) != 1:
-            return f"arguments and parameters are on {len(devices)} devices"
-        for leaf in leaves:
-            if type(leaf) not in PLAIN and not _is_strided(leaf):
-                return f"an argument is a {type(leaf).__name__}"
-        return wants_gradients((*tensors, *state.values()))
+            return f"arguments and parameters are on {len(devices)} devices", {}
+        return wants_gradients(held), state
 
-    def _changed(self, module: torch.nn.Module, changed: str) -> str:
-        """What a change of the module means: why it is not captured now; "" where it is looked at anew."""
-        if why := _unsuitable(module):  # while that lasts; graphs stay for afterwards
+    def _changed(self) -> str:
+        """Why the module is not captured as it is now; "" where it may be. One that has changed is looked at anew."""
+        changed = self._guards.changed()
+        if not changed:
+            return ""
+        if why := _unsuitable(self._module):  # while that lasts; graphs stay for afterwards
             return why
-        self._changes += 1
-        if self._changes > CHANGES:
-            return f"between calls, {changed}"
-        self._look(module)
+        with self._lock:
+            self._changes += 1
+            if self._changes > CHANGES:
+                return f"between calls, {changed}"
+            self._look()
         return ""
 
-    def _look(self, module: torch.nn.Module) -> None:
+    def _look(self) -> None:
         """Takes the module as it is now, and forgets its graphs."""
-        for _, calls in self._calls:
-            self._replays, self._captures = self._replays + calls.replays, self._captures + calls.captures
-            self._launched.update(calls.launched)
-        self._calls = []
-        self._why = "" if config.device_graphs() else OFF
-        self._why = self._why or _unsuitable(module)
-        self._guards = SourceGuards(module, every=True)
-        self._held = list(_held_by(module))
+        self._forget(0)
+        self._why = (OFF if not config.device_graphs() else "") or _unsuitable(self._module)
+        self._guards = SourceGuards(self._module, every=True)
+        self._held = _held_by(self._module)
 
-    def _calls_of(self, module: torch.nn.Module, signature: Signature) -> GraphedForward:
-        """The calls with these plain arguments."""
-        for place, (known, calls) in enumerate(self._calls):
-            if known == signature:
-                if place:
-                    self._calls.insert(0, self._calls.pop(place))
-                return calls
-        calls = GraphedForward(module, signature, (self._sets, self._guards.changed), _drop_ins(module), self._graphs)
-        self._calls.insert(0, (signature, calls))
-        for _, old in self._calls[GRAPHS:]:
+    def _forget(self, most: int) -> None:
+        """The calls with other plain arguments than the last ones, but for so many."""
+        for _, old in self._calls[most:]:
             self._replays, self._captures = self._replays + old.replays, self._captures + old.captures
             self._launched.update(old.launched)
-        del self._calls[GRAPHS:]
-        return calls
+        del self._calls[most:]
+
+    def _calls_of(self, signature: Signature) -> GraphedForward:
+        """The calls with these plain arguments."""
+        with self._lock:
+            found = next((place for place, (known, _) in enumerate(self._calls) if known == signature), None)
+            if found is None:
+                sets = self._sets, self._guards.changed
+                calls = GraphedForward(self._module, signature, sets, _drop_ins(self._module), self._graphs)
+                self._calls.insert(0, (signature, calls))
+                self._forget(GRAPHS)
+            elif found:
+                self._calls.insert(0, self._calls.pop(found))
+            return self._calls[0][1]
 
     def _sets(self, state: Mapping[str, torch.Tensor]) -> str:
         """The tensor that a call has set whose state was this; "" where it has set none."""
         return next((f"it sets {name}" for name, table, key in self._held if table.get(key) is not state[name]), "")
 
-    def _tell(self, module: torch.nn.Module, why: str) -> None:
+    def _tell(self, why: str, level: int = 4) -> None:
         if not self._said and why not in (NEW, CAPTURES, OFF):
             self._said = True
-            name = type(module).__name__
-            warnings.warn(f"{name} replays no graph of the whole call: {why}", FallbackWarning, stacklevel=5)
+            name = type(self._module).__name__
+            warnings.warn(f"{name} replays no graph of the whole call: {why}", FallbackWarning, stacklevel=level)
 
-    def _refuse(self, module: torch.nn.Module, why: str) -> None:
+    def _refuse(self, why: str) -> None:
         """Of a kind that is never captured: the parts that hold drop-ins get graphs of their own."""
-        self._tell(module, why)
+        self._tell(why, 5)
         if not self._split:
             self._split = True
-            for part in _inner(module):
+            for part in _inner(self._module):
                 put_graphs(part, self._graphs)
 
 
-def put_graphs(module: torch.nn.Module, graphs: DeviceGraphs | None = None) -> ForwardGraphs | None:
-    """Lets calls of a module that holds drop-ins of a GPU replay one graph; None where it holds none or is one itself.
+def put_graphs(module: torch.nn.Module, graphs: DeviceGraphs | None = None, *, least: int = 1) -> ForwardGraphs | None:
+    """Lets calls of a module with drop-ins of a GPU replay one graph. least: how many it must hold.
 
-    A copy of the module has none.
+    None where it holds fewer, is a drop-in itself, or is compiled. A copy of the module has none.
     """
     here = module.__dict__.get("_compiled_call_impl")
     if isinstance(module, OptimizedModule) or (here is not None and not isinstance(here, ForwardGraphs)):
         return None
-    if not any(one.on_gpu for one in _drop_ins(module)):
+    if sum(one.on_gpu for one in _drop_ins(module)) < least:
         return None
     made = ForwardGraphs(module, graphs)
     module._compiled_call_impl = made
@@ -187,12 +192,21 @@ def take_graphs(module: torch.nn.Module) -> None:
 
 def forward_counts(module: torch.nn.Module) -> dict[str, dict[str, Any]]:
     """`ForwardGraphs.counts` of the module ("") and of the parts that have graphs of their own, by path."""
+    return {path: graphs.counts for path, graphs in graphs_in(module).items()}
+
+
+def graphs_in(module: torch.nn.Module) -> dict[str, ForwardGraphs]:
+    """Those of the module ("") and of its parts, by path."""
     found = ((path, part.__dict__.get("_compiled_call_impl")) for path, part in module.named_modules())
-    return {path: graphs.counts for path, graphs in found if isinstance(graphs, ForwardGraphs)}
+    return {path: graphs for path, graphs in found if isinstance(graphs, ForwardGraphs)}
 
 
-def _is_strided(value: Any) -> bool:
-    return type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided
+def _odd(state: State, given: Sequence[Any]) -> str:
+    """What is no plain tensor."""
+    for name, one in (*state.items(), *(("an argument", one) for one in given)):
+        if type(one) not in STRIDED or one.layout is not torch.strided:
+            return f"{name} is a {type(one).__name__}"
+    return ""
 
 
 def _drop_ins(module: torch.nn.Module) -> list[OptimizedModule]:
