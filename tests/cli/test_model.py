@@ -42,8 +42,11 @@ def test_the_outcome_is_a_table_with_what_stays_and_why(tmp_path: Path) -> None:
     args = ("model", ENCODER, "--budget", 1, "--regions", 1, "--target", "cpu", "--out", folder)
     done = hipwright(tmp_path / "home", *args)
     assert done.returncode == 0, done.stderr
-    assert "blocks.0 … blocks.2" in done.stdout and "3 parts run 1 verified programs" in done.stdout
+    assert (
+        "blocks.0 … blocks.2" in done.stdout and "3 parts run 1 verified program; worst output on 2 sets" in done.stdout
+    )
     assert "stays: the model (Model)" in done.stdout and "not measured: no GPU was used" in done.stdout
+    assert f"written: {folder / 'model.html'}" in done.stdout.replace("\n", "")
     assert {path.name for path in folder.iterdir()} == {"00_Block", "model.json", "model.html"}
 
 
@@ -59,7 +62,7 @@ def test_lines_of_regions_that_are_searched_beside_each_other(
     told("decided", {"best": True, "number": 1, "score": 12.0, "score_kind": "measured", "region": 1})
     told("region done", {"number": 1, "seconds": 3.25, "kept": False, "why": "it is slower", "region": 1})
     told("region done", {"number": 0, "seconds": 4.0, "kept": True, "why": "", "region": 0})
-    told("stage", {"text": "replacing 1 regions"})
+    told("stage", {"text": "replacing 1 region"})
     lines = [re.sub(r"^\[ *[0-9.]+s", "[", line) for line in capsys.readouterr().err.splitlines()]
     assert lines == [
         "[] profiling Net",
@@ -69,5 +72,5 @@ def test_lines_of_regions_that_are_searched_beside_each_other(
         "[ region 2] new best #1: 12.00 µs (MEASURED)",
         "[ region 2] left after 3.2 s: it is slower",
         "[ region 1] found after 4.0 s",
-        "[] replacing 1 regions",
+        "[] replacing 1 region",
     ]

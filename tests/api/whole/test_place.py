@@ -69,6 +69,16 @@ def test_regions_that_are_wrong_together_leave_from_the_last() -> None:
     assert [one.kept for one in found.regions] == [True, False, False]
 
 
+def test_a_failure_says_what_would_have_passed() -> None:
+    found = outcome(2.0, 2.0)
+    place.gate(found, Judged(), silent)
+    assert found.regions[1].why == "the accuracy gate: output 0: the error is too large (1, at most 3e-06)"
+    found = outcome(2.0)
+    place.gate(found, Judged(wrong=set(), metric=0.9), silent)
+    said = "the accuracy gate: the metric becomes 0.8 from 0.9, and 0.001 of it may change"
+    assert found.regions[0].why == said
+
+
 def test_a_metric_that_changes_takes_out_its_region() -> None:
     found = outcome(2.0, 2.0)
     place.gate(found, Judged(wrong=set(), metric=0.9), silent)

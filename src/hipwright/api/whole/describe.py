@@ -7,6 +7,15 @@ from collections.abc import Sequence
 from hipwright.api.whole.outcome import ModelOutcome
 
 
+def in_number(count: int, noun: str) -> str:
+    """A count with its noun.
+
+    >>> in_number(1, "region"), in_number(3, "region")
+    ('1 region', '3 regions')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def places(paths: Sequence[str]) -> str:
     """Paths of equal parts in short: the first and the last."""
     named = [path or "(the model)" for path in paths]
@@ -20,7 +29,8 @@ def gate_line(outcome: ModelOutcome) -> str:
         return "nothing is replaced: the model stays as it is"
     parts = sum(len(one.region.paths) for one in kept)
     errors = f"error {gate['error']:.2g} against {gate['truth']}, eager's own {gate['eager_error']:.2g}"
-    line = f"{parts} parts run {len(kept)} verified programs; worst output on {gate['inputs']} sets of inputs: {errors}"
+    line = f"{in_number(parts, 'part')} run {in_number(len(kept), 'verified program')}; "
+    line += f"worst output on {in_number(gate['inputs'], 'set')} of inputs: {errors}"
     line += f", limit {gate['limit']:.2g}"
     if outcome.metric is not None:
         line += f"; metric {outcome.metric['programs']:.6g}, eager {outcome.metric['eager']:.6g}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hipwright.api.whole.describe import in_number
 from hipwright.api.whole.handle import Clock, ModelHandle, clock_of, model_zygote, opened
 from hipwright.api.whole.outcome import ModelOutcome, RegionOutcome
 from hipwright.api.whole.plan import budgets
@@ -155,7 +156,7 @@ def _placed(
     clock = outcome.profile.clock
     host = stack.enter_context(opened(request.source, clock, zygote))
     programs = stack.enter_context(RegionPrograms(unsafe=request.unsafe))
-    listener("stage", {"text": f"replacing {len(outcome.kept)} regions"})
+    listener("stage", {"text": f"replacing {in_number(len(outcome.kept), 'region')}"})
     _install(outcome, host, programs, bench)
     references = _references(outcome, plain)
     metric = None

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hipwright.api.whole.describe import in_number
 from hipwright.api.whole.gate import OutputCheck, check_outputs
 from hipwright.api.whole.handle import ModelHandle
 from hipwright.api.whole.outcome import ModelOutcome, RegionOutcome
@@ -69,7 +70,7 @@ def gate(outcome: ModelOutcome, trial: Trial, listener: Listener) -> None:
         kept = outcome.kept
         if not kept:
             return
-        listener("stage", {"text": f"the model with {len(kept)} regions replaced: outputs against float64"})
+        listener("stage", {"text": f"the model with {in_number(len(kept), 'region')} replaced: its outputs"})
         failed = _tried(outcome, trial, kept)
         if not failed:
             return
@@ -105,8 +106,19 @@ def _tried(outcome: ModelOutcome, trial: Trial, kept: Sequence[RegionOutcome]) -
         one.calls, one.fallbacks = found["calls"], found["fallbacks"]
         if not one.calls:
             one.drop(f"its calls stay the model's own: {next(iter(one.fallbacks), 'none was made')}")
-    failed = next((f"output {one.output}: {one.why} ({one.error:.2g})" for one in checks if one.why), "")
-    return failed or ("" if trial.keeps(metric) else f"the metric becomes {metric}")
+    return _said(trial, checks, metric)
+
+
+def _said(trial: Trial, checks: Sequence[OutputCheck], metric: float | None) -> str:
+    """Why outputs or the metric do not pass, with what they would have to be; "" where they do."""
+    for number, one in enumerate(checks):
+        if one.why:
+            shuffled = number >= len(checks) // len(trial.references)
+            told = f"output {one.output}{' of shuffled inputs' if shuffled else ''}: {one.why}"
+            return f"{told} ({one.error:.2g}, at most {one.limit:.2g})" if one.limit else told
+    if trial.keeps(metric):
+        return ""
+    return f"the metric becomes {metric:.6g} from {trial.metric:.6g}, and {trial.tolerance:g} of it may change"
 
 
 def _failure(trial: Trial, regions: Sequence[RegionOutcome]) -> str:
@@ -115,8 +127,7 @@ def _failure(trial: Trial, regions: Sequence[RegionOutcome]) -> str:
         metric = trial.metric_with(regions)
     except TaskError as error:
         return error.message
-    failed = next((f"output {one.output}: {one.why} ({one.error:.2g})" for one in checks if one.why), "")
-    return failed or ("" if trial.keeps(metric) else f"the metric becomes {metric}")
+    return _said(trial, checks, metric)
 
 
 # ---------------------------------------------------------------- end to end, on a GPU

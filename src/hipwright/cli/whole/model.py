@@ -90,4 +90,8 @@ def _improve(request: ModelRequest, output: CommandOutput, out: Path | None) -> 
         output.result({"model": request.source.shown, **outcome.to_dict()})
     else:
         print_outcome(output.console(), outcome)
+        if out is not None:
+            output.console().print(f"written: {out / 'model.html'}; load_parts puts the programs into a model of yours")
+        elif outcome.kept:
+            output.console().print("not written: the same command with --out DIR has its programs from the archive")
     return 0 if outcome.passed else exit_codes.FAILED

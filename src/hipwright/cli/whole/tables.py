@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hipwright.api.plain import clean
-from hipwright.api.whole.describe import gate_line, places, speed_line, times_line
+from hipwright.api.whole.describe import gate_line, in_number, places, speed_line, times_line
+from hipwright.api.whole.improve import LEAST_AT_MOST
 from hipwright.cli.display.fitted import plain_table
 from hipwright.cli.display.tables import STYLES, print_notes
 from hipwright.report.formatting import number, percent
@@ -61,15 +62,28 @@ def print_outcome(out: Console, outcome: ModelOutcome) -> None:
     heads = ("", "region", "class", "calls", "before", "after", "speedup", "replaced")
     rows = [_row(outcome, one) for one in outcome.regions]
     out.print(plain_table(heads, rows, right=heads[3:7]))
-    left = len(outcome.profile.regions) - len(outcome.regions)
-    if left:
-        out.print(f"stays: {left} further regions, which were not searched (--regions, --budget)")
+    for line in _not_searched(outcome):
+        out.print(f"stays: {line}")
     _print_stays(out, outcome.profile)
     out.print(gate_line(outcome), style=STYLES["good" if outcome.passed else "unsure"])
     for line in (speed_line(outcome), times_line(outcome)):
         if line:
             out.print(line)
     print_notes(out, outcome.notes)
+
+
+def _not_searched(outcome: ModelOutcome) -> list[str]:
+    """The regions that were not searched, by what they can bring."""
+    profile, searched = outcome.profile, {one.region for one in outcome.regions}
+    left = [profile.at_most(one) for one in profile.regions if one not in searched]
+    small = sum(bound < LEAST_AT_MOST for bound in left)
+    lines = []
+    if worth := len(left) - small:
+        best = f"the best makes the model at most {max(left):.2f}x"
+        lines.append(f"{in_number(worth, 'further region')}, not searched (--regions, --budget); {best}")
+    if small:
+        lines.append(f"{in_number(small, 'further region')}, at most {LEAST_AT_MOST - 1:.1%} of the model's speed each")
+    return lines
 
 
 def _row(outcome: ModelOutcome, one: RegionOutcome) -> tuple[str, ...]:
