@@ -6,7 +6,6 @@ Tensors lie in the processor's memory; a tape plays the GPU (`tape.TapeGraphs`).
 from __future__ import annotations
 
 import copy
-import functools
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -16,107 +15,13 @@ from typing import Any
 import pytest
 import torch
 
-from hipwright.api.live.exported import LiveTask, live_task
 from hipwright.api.live.forward.calls import PATIENCE
 from hipwright.api.live.forward.graphs import CHANGES, ForwardGraphs, forward_counts, put_graphs, take_graphs
-from hipwright.api.live.graphed import CAPTURES, NEW, WARM_CALLS, GraphedProgram
+from hipwright.api.live.graphed import CAPTURES, NEW, WARM_CALLS
 from hipwright.api.live.module import FallbackWarning, OptimizedModule
-from tests.api.live.modules import Recalled, same
+from tests.api.live.modules import same
+from tests.api.live.nets import WIDTH, Fast, Net, replaced, traced
 from tests.api.live.tape import TapeGraphs
-
-WIDTH = 6
-OUTSIDE = torch.ones(WIDTH)
-
-
-class Launched(Recalled):
-    """A program that launches its kernels, as one of a GPU."""
-
-    prepares = False
-
-    def packed(self, inputs: Any, state: Any) -> Any:
-        return [state]
-
-
-class Net(torch.nn.Module):
-    """Two parts that become drop-ins; a norm and arithmetic between them. extra: what else a forward does."""
-
-    def __init__(self, extra: Callable[[Any, torch.Tensor], Any] | None = None) -> None:
-        super().__init__()
-        self.first = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.GELU())
-        self.norm = torch.nn.LayerNorm(WIDTH)
-        self.blocks = torch.nn.ModuleList([torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU())])
-        self.register_buffer("scale", torch.full((WIDTH,), 2.0))
-        self.shift, self.seen, self.runs = torch.ones(WIDTH), list[Any](), []
-        self.extra = extra
-
-    def forward(self, x: torch.Tensor, *, twice: bool = False) -> Any:
-        y = self.norm(self.first(x)) * self.scale + self.shift
-        y = y + torch.arange(WIDTH, dtype=y.dtype) * (2.0 if twice else 1.0) * torch.tensor(0.5)
-        if self.extra is not None:
-            y = self.extra(self, y)
-        y = self.blocks[0][1](self.blocks[0][0](y)) if False else self.blocks[0](y)
-        return {"y": y, "again": (y, None, 3)}
-
-
-@functools.cache
-def traced(name: str) -> LiveTask:
-    """The task of a part of a `Net`, whatever its weights."""
-    return live_task(Net().eval().get_submodule(name), (torch.randn(3, WIDTH),), {}, "part")
-
-
-def replaced(net: Net, graphs: TapeGraphs, prepares: bool = False) -> Net:
-    """The net with drop-ins for its two parts."""
-    net.eval()
-    for name in ("first", "blocks.0"):
-        part = net.get_submodule(name)
-        live = traced(name)
-        program: Any = Launched(live)
-        program.prepares = prepares
-        net.set_submodule(name, OptimizedModule(part, live, GraphedProgram(program, graphs)))
-    return net
-
-
-class Fast:
-    """A net with drop-ins and graphs, and the net as it was, which has the same tensors."""
-
-    def __init__(self, extra: Any = None, prepares: bool = False) -> None:
-        plain = Net(extra)
-        self.tapes = TapeGraphs()
-        self.net: Any = replaced(plain, self.tapes, prepares)
-        made = put_graphs(self.net, self.tapes)
-        assert made is not None
-        self.graphs = made
-        self.first, self.last = self.net.first, self.net.blocks[0]
-
-    def eager(self, x: torch.Tensor, **kwargs: Any) -> Any:
-        """The forward with the original parts, by the net's own code."""
-        other = copy.copy(self.net)
-        other.__dict__.pop("_compiled_call_impl", None)
-        other.__dict__["_modules"] = {
-            **self.net._modules,
-            "first": self.first.original,
-            "blocks": torch.nn.ModuleList([self.last.original]),
-        }
-        return other(x, **kwargs)
-
-    def right(self, x: torch.Tensor | None = None, **kwargs: Any) -> Any:
-        """A call's result, compared."""
-        given = torch.randn(3, WIDTH) if x is None else x
-        with torch.no_grad():
-            expected = self.eager(given.clone(), **kwargs)
-            found = self.net(given, **kwargs)
-        assert same(found, expected)
-        return found
-
-    def warm(self, **kwargs: Any) -> None:
-        """Calls until a kind has a graph."""
-        for _ in range(WARM_CALLS + 1):
-            self.right(**kwargs)
-
-    @property
-    def why(self) -> list[str]:
-        """Reasons beside that a kind is new."""
-        return [one for one in self.graphs.counts["launched"] if one != NEW]
 
 
 @pytest.fixture(autouse=True)
@@ -236,117 +141,6 @@ def test_calls_in_other_surroundings_are_the_modules_own_for_as_long(why: str) -
     assert fast.graphs.counts["replays"] == before + 1 and fast.graphs.counts["captures"] == 1
 
 
-def drawn(net: Any, y: torch.Tensor) -> torch.Tensor:
-    return y + torch.nn.functional.dropout(torch.zeros_like(y), 0.5)
-
-
-def attribute(net: Any, y: torch.Tensor) -> torch.Tensor:
-    net.shift = net.shift.clone()
-    return y
-
-
-def listed(net: Any, y: torch.Tensor) -> torch.Tensor:
-    net.runs.append(y)
-    return y
-
-
-def into_state(net: Any, y: torch.Tensor) -> torch.Tensor:
-    net.scale.mul_(1.0)
-    return y
-
-
-def branched(net: Any, y: torch.Tensor) -> torch.Tensor:
-    return y * 2 if y.sum() > 0 else y - 1
-
-
-MORE_THAN_KERNELS: dict[str, Callable[[Any, torch.Tensor], Any]] = {
-    "the processor reads values (_local_scalar_dense)": branched,
-    "the processor reads values (nonzero)": lambda net, y: y + len(torch.nonzero(y > 0)),
-    "it draws random numbers": drawn,
-    "it writes into a parameter or buffer (mul_.Tensor)": into_state,
-    "it reads a tensor that is no argument, parameter or buffer (mul.Tensor)": lambda net, y: y * OUTSIDE,
-    "it sets shift": attribute,
-    "has changed": listed,
-}
-
-
-@pytest.mark.parametrize("why", MORE_THAN_KERNELS)
-def test_a_forward_that_does_more_than_its_kernels_is_never_captured(why: str) -> None:
-    fast = Fast(MORE_THAN_KERNELS[why])
-    for _ in range(WARM_CALLS + CHANGES + 3):
-        fast.right()
-    assert fast.graphs.counts["replays"] == fast.graphs.counts["captures"] == 0
-    assert any(why in one for one in fast.why), fast.why
-    assert fast.first.device_graphs["replays"] > 0, "its drop-ins replay graphs of their own"
-
-
-class Result:
-    """A result that is no nesting of torch's."""
-
-    def __init__(self, y: torch.Tensor) -> None:
-        self.y = y
-
-
-class Odd(torch.nn.Module):
-    """A part in a module that returns something of its own, or writes into its argument."""
-
-    def __init__(self, end: Callable[[torch.Tensor, torch.Tensor], Any]) -> None:
-        super().__init__()
-        self.part = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.GELU())
-        self.end = end
-
-    def forward(self, x: torch.Tensor, other: Any = None) -> Any:
-        return self.end(x, self.part(x))
-
-
-ODD: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
-    "shares memory": lambda x, y: (y, x),
-    "shares memory with": lambda x, y: (y, y[0]),
-    "holds a Result": lambda x, y: Result(y),
-    "writes into an argument (add_.Tensor)": lambda x, y: x.add_(y),
-    "is a Tensor, torch.sparse_coo": lambda x, y: y.to_sparse(),
-}
-
-
-class Rows(torch.nn.Module):
-    """The first rows."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x[:3]
-
-
-def odd(end: Callable[[torch.Tensor, torch.Tensor], Any]) -> tuple[Odd, TapeGraphs]:
-    net, tapes = Odd(end).eval(), TapeGraphs()
-    live = traced("first")
-    program: Any = Launched(live)
-    net.part = OptimizedModule(net.part, live, GraphedProgram(program, tapes))
-    assert put_graphs(net, tapes) is not None
-    return net, tapes
-
-
-@pytest.mark.parametrize("why", ODD)
-def test_results_that_cannot_be_copied_out_are_the_forwards_own(why: str) -> None:
-    net, _ = odd(ODD[why])
-    with torch.inference_mode():
-        for _ in range(WARM_CALLS + 2):
-            net(torch.randn(3, WIDTH))
-    counts = forward_counts(net)[""]
-    assert counts["captures"] == 0 and any(why in one for one in counts["launched"]), counts
-
-
-def test_arguments_of_other_types_are_the_forwards_own() -> None:
-    net, _ = odd(lambda x, y: y * 1)
-    with torch.no_grad():
-        for other in (object(), torch.nn.UninitializedBuffer(), torch.zeros(2, device="meta")):
-            for _ in range(WARM_CALLS + 2):
-                net(torch.randn(3, WIDTH), other)
-        for _ in range(WARM_CALLS + 2):
-            net(torch.randn(3, WIDTH), (1, None, "text"))
-    counts = forward_counts(net)[""]
-    reasons = {"an argument is a object", "an argument is a UninitializedBuffer"}
-    assert counts["captures"] == 1 and {*reasons, "arguments and parameters are on 2 devices"} <= {*counts["launched"]}
-
-
 def test_where_all_of_a_call_cannot_be_captured_its_parts_are() -> None:
     class Outer(torch.nn.Module):
         def __init__(self, inner: Any) -> None:
@@ -369,6 +163,13 @@ def test_where_all_of_a_call_cannot_be_captured_its_parts_are() -> None:
     assert found["inner.0"]["captures"] == 1 and found["inner.0"]["replays"] >= 2
     take_graphs(outer)
     assert not forward_counts(outer)
+
+
+class Rows(torch.nn.Module):
+    """The first rows."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:3]
 
 
 def test_where_no_kind_comes_again_drop_ins_replay_graphs_of_their_own() -> None:

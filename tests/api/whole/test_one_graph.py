@@ -20,8 +20,8 @@ from hipwright.api.whole.place import how_called
 from hipwright.api.whole.plan import WHOLE
 from hipwright.api.whole.replaced import ReplacedModel, replaced_parts
 from tests.api.live.modules import same
+from tests.api.live.nets import WIDTH, Launched, Net, drawn, traced
 from tests.api.live.tape import TapeGraphs
-from tests.api.live.test_forward_graphs import WIDTH, Launched, Net, drawn, traced
 
 NONE: Any = None
 PARTS = {0: "first", 1: "blocks.0"}

@@ -59,6 +59,8 @@ class _Around(threading.local):
 
 
 _around = _Around()
+_replaying = threading.Lock()
+"""Graphs of one stream share memory: another's replay must not come before a result is copied."""
 
 
 @contextmanager
@@ -212,13 +214,14 @@ class GraphedCalls(ABC, Generic[R]):
 
     def _replayed(self, kind: CallKind[R], inputs: Sequence[torch.Tensor]) -> R:
         assert kind.replay is not None and kind.result is not None
-        for mine, one in zip(kind.inputs, inputs, strict=True):
-            mine.copy_(one)
-        kind.replay()
         self.replays += 1
         for table, calls in kind.calls:
             table["program_calls"] += calls
-        return self._copied(kind.result)
+        with _replaying:
+            for mine, one in zip(kind.inputs, inputs, strict=True):
+                mine.copy_(one)
+            kind.replay()
+            return self._copied(kind.result)
 
 
 class GraphedProgram(GraphedCalls[Call]):
