@@ -234,6 +234,13 @@ def test_modules_without_programs_of_a_gpu_are_left_alone() -> None:
     assert put_graphs(drop_in) is None
 
 
+def test_a_module_that_has_left_the_device_is_its_own() -> None:
+    fast = Fast()
+    fast.graphs._device = "cuda"  # as of programs there
+    fast.right()
+    assert fast.why == ["arguments and parameters are on cpu, and the programs run on cuda"]
+
+
 def test_copies_and_texts_of_a_module_have_no_graphs() -> None:
     fast = Fast()
     fast.warm()

@@ -78,10 +78,12 @@ class OptimizedModule(DropIn):
         return {"replays": program.replays, "captures": program.captures, "launched": dict(program.launched)}
 
     @property
-    def on_gpu(self) -> bool:
-        """Whether its program launches kernels of a GPU, which a graph can hold."""
+    def launches_on(self) -> str:
+        """The type of the device of which its program launches kernels, which a graph can hold; "" without."""
         program = self.__dict__["_program"]
-        return isinstance(program, GraphedProgram) or (program is not None and program.device == "cuda")
+        if program is None or not (isinstance(program, GraphedProgram) or program.device == "cuda"):
+            return ""
+        return str(program.device)
 
     @property
     def prepares(self) -> bool:

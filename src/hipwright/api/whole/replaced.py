@@ -82,8 +82,8 @@ class ReplacedModel:
             self._put(path, drop_in if region in regions else part)
         chosen = frozenset(regions)
         if chosen not in self._graphs:
-            on_gpu = any(drop_in.on_gpu for _, _, drop_in in self._parts.values())
-            self._graphs[chosen] = put_graphs(self.model, least=0) if on_gpu else None
+            device = next(filter(None, (drop_in.launches_on for _, _, drop_in in self._parts.values())), "")
+            self._graphs[chosen] = put_graphs(self.model, device=device)
         elif (graphs := self._graphs[chosen]) is not None:
             self.model._compiled_call_impl = graphs
 

@@ -41,8 +41,8 @@ class ForwardGraphs:
     The first such call says so by a FallbackWarning, and `counts` has them by reason.
     """
 
-    def __init__(self, module: torch.nn.Module, graphs: DeviceGraphs | None = None) -> None:
-        self._module, self._graphs = module, graphs
+    def __init__(self, module: torch.nn.Module, device: str, graphs: DeviceGraphs | None = None) -> None:
+        self._module, self._device, self._graphs = module, device, graphs
         self._default_dtype = torch.get_default_dtype()
         self._launched, self._replays, self._captures = Counter[str](), 0, 0
         self._lock = threading.RLock()
@@ -104,8 +104,9 @@ class ForwardGraphs:
         if not (STRIDED.issuperset(map(type, held)) and all(one.layout is torch.strided for one in held)):
             return _odd(state, given), {}
         devices = {one.device for one in held}
-        if len(devices) != 1:
-            return f"arguments and parameters are on {len(devices)} devices", {}
+        if len(devices) != 1 or next(iter(devices)).type != self._device:
+            where = " and ".join(sorted(map(str, devices))) or "no device"
+            return f"arguments and parameters are on {where}, and the programs run on {self._device}", {}
         return wants_gradients(held), state
 
     def _changed(self) -> str:
@@ -151,7 +152,7 @@ class ForwardGraphs:
 
     def _sets(self, state: Mapping[str, torch.Tensor]) -> str:
         """The tensor that a call has set whose state was this; "" where it has set none."""
-        return next((f"it sets {name}" for name, table, key in self._held if table.get(key) is not state[name]), "")
+        return next((f"it sets {name}" for name, table, key in self._held if table.get(key) is not state.get(name)), "")
 
     def _tell(self, why: str, level: int = 4) -> None:
         if not self._said and why not in (NEW, CAPTURES, OFF):
@@ -168,17 +169,20 @@ class ForwardGraphs:
                 put_graphs(part, self._graphs)
 
 
-def put_graphs(module: torch.nn.Module, graphs: DeviceGraphs | None = None, *, least: int = 1) -> ForwardGraphs | None:
-    """Lets calls of a module with drop-ins of a GPU replay one graph. least: how many it must hold.
+def put_graphs(
+    module: torch.nn.Module, graphs: DeviceGraphs | None = None, *, device: str = ""
+) -> ForwardGraphs | None:
+    """Lets calls of a module with drop-ins of a GPU replay one graph. device: of programs that it may get later.
 
-    None where it holds fewer, is a drop-in itself, or is compiled. A copy of the module has none.
+    None where it holds none, is a drop-in itself, or is compiled. A copy of the module has no graphs.
     """
     here = module.__dict__.get("_compiled_call_impl")
     if isinstance(module, OptimizedModule) or (here is not None and not isinstance(here, ForwardGraphs)):
         return None
-    if sum(one.on_gpu for one in _drop_ins(module)) < least:
+    device = device or next(filter(None, (one.launches_on for one in _drop_ins(module))), "")
+    if not device:
         return None
-    made = ForwardGraphs(module, graphs)
+    made = ForwardGraphs(module, device, graphs)
     module._compiled_call_impl = made
     return made
 
