@@ -11,17 +11,22 @@ from typing import Literal
 
 NAME = ".s.PGSQL.5432"
 Cut = Literal["before", "after"]
+_FIELDS = b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0"
+_STARTING = b"E" + (4 + len(_FIELDS)).to_bytes(4, "big") + _FIELDS
+"""The server's word to those who come too early (PostgreSQL's protocol, ErrorResponse)."""
 
 
 class CuttingProxy:
     """Listens in `folder` for the server in `behind`.
 
-    cut: what is done at the next COMMIT, once. refuse: new connections are closed at once. cuts: how many were made.
+    cut: what is done at the next COMMIT, once. refuse: new connections are closed at once. starting: so many new ones
+    are answered as by a server that starts. cuts: how many were made.
     """
 
     def __init__(self, folder: Path, behind: Path) -> None:
         self.cut: Cut | None = None
         self.refuse = False
+        self.starting = 0
         self.cuts = 0
         self._behind = behind / NAME
         self._open: list[socket.socket] = []
@@ -46,7 +51,11 @@ class CuttingProxy:
         with suppress(OSError):
             while True:
                 client, _ = self._listening.accept()
-                if self.refuse:
+                if self.refuse or self.starting:
+                    if self.starting:
+                        self.starting -= 1
+                        client.recv(1 << 16)
+                        client.sendall(_STARTING)
                     _end(client)
                     continue
                 server = socket.socket(socket.AF_UNIX)

@@ -111,6 +111,22 @@ def test_a_run_that_another_took_over_is_left_to_it(proxy: CuttingProxy, server:
             archive.append("r1", "mine")
 
 
+def test_a_server_that_is_starting_is_waited_for(
+    proxy: CuttingProxy, server: Server, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that begins while its server comes back ended with an error."""
+    from hipwright.archive.postgres import session
+
+    proxy.starting = 3
+    with Archive(through(proxy, url, server)) as archive:
+        archive.begin_run(a_run())
+    assert proxy.starting == 0
+    monkeypatch.setattr(session, "RECONNECT_S", 0.5)
+    proxy.starting = 10_000
+    with pytest.raises(InfrastructureError, match="is starting up"):
+        Archive(through(proxy, url, server))
+
+
 def test_a_server_that_stays_away_ends_in_one_line(
     fragile_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

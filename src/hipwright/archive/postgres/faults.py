@@ -29,6 +29,11 @@ def is_lost(error: SQLAlchemyError) -> bool:
     return gone or state_of(error).startswith(_GONE)
 
 
+def is_starting(error: SQLAlchemyError) -> bool:
+    """Whether the server answers and takes no connections yet: the driver gives no SQLSTATE (57P03) of a refusal."""
+    return state_of(error) == "57P03" or "database system is" in str(getattr(error, "orig", error))
+
+
 def may_try_again(error: SQLAlchemyError) -> bool:
     """Whether the same transaction may be tried again."""
     return is_lost(error) or state_of(error) in _AGAIN

@@ -25,9 +25,10 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import SQLAlchemyError
 
 from hipwright.archive.place import DatabaseAddress
-from hipwright.archive.postgres.faults import failed, is_lost, may_try_again, not_writable, unreachable
+from hipwright.archive.postgres.faults import failed, is_lost, is_starting, may_try_again, not_writable, unreachable
 from hipwright.archive.postgres.tables import LOCKS
 from hipwright.errors import BadInput, InfrastructureError
+from hipwright.events import doing
 
 CONNECT_S, RECONNECT_S = 10, 60.0
 """How long one try to connect may take; how long a lost server is waited for."""
@@ -51,6 +52,8 @@ _END_OWN = sql(
 class DatabaseSession:
     """A connection for one archive; any number of threads may share it. address: where; read_only: nothing is stored.
 
+    A server that is starting is waited for, as one that is lost is later.
+
     Errors: BadInput (no database, a wrong password), InfrastructureError (no server).
     """
 
@@ -63,10 +66,15 @@ class DatabaseSession:
         self._held: dict[str, int] = {}
         self._taken_over: set[str] = set()
         self._connection: Connection | None = None
-        try:
-            self._connection = self._connect()
-        except SQLAlchemyError as error:
-            raise unreachable(address, error) from None
+        deadline = time.monotonic() + RECONNECT_S
+        while self._connection is None:
+            try:
+                self._connection = self._connect()
+            except SQLAlchemyError as error:
+                if not is_starting(error) or time.monotonic() > deadline:
+                    raise unreachable(address, error) from None
+                doing(f"waiting for the database of {address.shown}, which is starting")
+                time.sleep(_PAUSE_S)
 
     def close(self) -> None:
         """Ends the connection."""
