@@ -40,9 +40,7 @@ def pinned(graph: Graph) -> Graph:
         elif short(node.op) == "_scaled_mm":
             _equal(_multiplied(node, known), symbols, values)
         elif short(node.op) in _WRITES:
-            target = known.get(node.args[0]["node"])
-            last = target.shape[-1] if target is not None and len(target.shape) > 1 else 0
-            values |= {last: symbols[last].hint} if isinstance(last, str) and last in symbols else {}
+            _written_width(node, known, symbols, values)
         elif short(node.op) in _REDUCTIONS and node.outs and node.outs[0] is not None:
             meta = known.get(node.args[0]["node"])
             if meta is not None and prod(hint(s, symbols) for s in node.outs[0].shape) >= LARGE:
@@ -61,6 +59,25 @@ def _heads(shapes: Sequence[Sequence[Size]], symbols: Mapping[str, Symbol], valu
         for name in _NAME.findall(str(size)):
             if name in symbols:
                 values[name] = symbols[name].hint
+
+
+def _written_width(
+    node: Node, known: Mapping[str, Meta | None], symbols: Mapping[str, Symbol], values: dict[str, Size]
+) -> None:
+    """Fix the width of the rows that are written into and, where each fills one, of the rows that are written."""
+    put = short(node.op).startswith("index_put")
+    target, value = (known.get(a["node"]) if isinstance(a, dict) else None for a in (node.args[0], node.args[2 + (not put)]))
+    if target is None or len(target.shape) < 2:
+        return
+    rank, width = len(target.shape), target.shape[-1]
+    if isinstance(width, str) and width not in symbols:
+        return  # what another width leaves
+    named = len(node.args[1]) == rank if put else node.args[1] % rank == rank - 1  # places in the row itself
+    rows = [width]
+    if not named and value is not None and value.shape and hint(value.shape[-1], symbols) == hint(width, symbols):
+        rows.append(value.shape[-1])
+    for size in rows:
+        values |= {name: symbols[name].hint for name in _NAME.findall(str(size)) if name in symbols}
 
 
 def _short_row(shape: Sequence[Size], dims: Any, symbols: Mapping[str, Symbol], values: dict[str, Size]) -> None:

@@ -48,6 +48,26 @@ __device__ __forceinline__ void store_aligned(T* p, const WideVector<T, N>& vect
     }
 }
 
+// A loaded number, for which what follows waits here: compilers compute it earlier, and wait for it before the loads
+// that stand between.
+__device__ __forceinline__ int behind_loads(int x) {
+#if defined(__AMDGCN__)
+    asm volatile("" : "+v"(x));
+#elif defined(__CUDA_ARCH__)
+    asm volatile("" : "+r"(x));
+#endif
+    return x;
+}
+
+__device__ __forceinline__ long behind_loads(long x) {
+#if defined(__AMDGCN__)
+    asm volatile("" : "+v"(x));
+#elif defined(__CUDA_ARCH__)
+    asm volatile("" : "+l"(x));
+#endif
+    return x;
+}
+
 // Half types as their bit patterns.
 template <typename T>
 __device__ __forceinline__ const unsigned short* as_uint16(const T* p) {
