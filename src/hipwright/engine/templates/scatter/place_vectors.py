@@ -91,8 +91,8 @@ class PlaceVectors:
         self.dtype = self.k.body.dtype(self.target)
 
     def write(self) -> None:
-        """Writes the statements: by vectors where all are whole and aligned, which is tested once, so that no load waits
-        for the test of another; else element by element.
+        """Writes the statements: by vectors where all are whole and aligned, which is tested once for all; else element
+        by element.
         """
         k, width, size = self.k, self.columns.width, self.columns.size
         whole = size.value is not None and size.value % width == 0
@@ -151,9 +151,7 @@ class PlaceVectors:
         k, width = self.k, str(self.columns.width)
         for name in names:
             k.line(f"WideVector<{STORAGE[self.dtype]}, {width}> {name};")
-        k.vectors(
-            self.value, places, axis, width, [f"{name}.v" for name in names], dtype=self.dtype, aligned=True
-        )
+        k.vectors(self.value, places, axis, width, [f"{name}.v" for name in names], dtype=self.dtype, aligned=True)
 
     def _store(self, name: str, place: list[Ix]) -> None:
         pointer = f"{self.k.pointer(self.target)} + {self.k.emit.position(self.at(place))}"
