@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from hipwright.engine.fuse.concatenated import column_ends, parts_of_column, varies
+from hipwright.engine.fuse.costs import ITEM_BYTES
 from hipwright.engine.ir.expr import STORAGE, E, walk
 from hipwright.engine.ir.index import Ix, Var, divide, ix, product
 from hipwright.engine.lower.values import Tensor
@@ -24,6 +25,9 @@ parts share. As for other kernels (layout/pointwise.py), not measured here.
 """
 FEW_COLUMNS = 16
 """Columns of a part from which a thread computes all equal parts."""
+
+WORDS = (4, 8, 16)
+"""Bytes of a vector that is stored by words."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,7 @@ class PlaceVectors:
     name_places: Callable[[], None]
     at: Callable[[list[Ix]], Ix]
     axis: str = field(init=False)
+    storer: str = field(init=False)
     dtype: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -97,7 +102,8 @@ class PlaceVectors:
         k, width, size = self.k, self.columns.width, self.columns.size
         whole = size.value is not None and size.value % width == 0
         tests = [] if whole else [f"{self.axis} + {width} <= {k.size(size)}"]
-        k.use("WideVector", "store_aligned")
+        self.storer = "store_whole" if width * ITEM_BYTES.get(self.dtype, 1) in WORDS else "store_aligned"
+        k.use("WideVector", self.storer)
         k.open(f"if ({' && '.join(dict.fromkeys([*tests, *self._aligned()]))})")
         if self.columns.ends:
             self._one_part()
@@ -155,7 +161,7 @@ class PlaceVectors:
 
     def _store(self, name: str, place: list[Ix]) -> None:
         pointer = f"{self.k.pointer(self.target)} + {self.k.emit.position(self.at(place))}"
-        self.k.line(f"store_aligned<{self.columns.width}>({pointer}, {name});")
+        self.k.line(f"{self.storer}<{self.columns.width}>({pointer}, {name});")
 
     def _one_part(self) -> None:
         """Computes the vector by the one part in which it lies, and stores it."""
