@@ -90,6 +90,15 @@ __device__ __forceinline__ long behind_loads(long x) {
     return x;
 }
 
+__device__ __forceinline__ float behind_loads(float x) {
+#if defined(__AMDGCN__)
+    asm volatile("" : "+v"(x));
+#elif defined(__CUDA_ARCH__)
+    asm volatile("" : "+f"(x));
+#endif
+    return x;
+}
+
 // Half types as their bit patterns.
 template <typename T>
 __device__ __forceinline__ const unsigned short* as_uint16(const T* p) {
