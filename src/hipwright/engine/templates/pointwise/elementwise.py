@@ -69,7 +69,7 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
         outs[member.item.name] = emit.fresh(f"{body.pointers[buffer]}_out")
         emit.line(f"Tile<{body.vector_type(member)}, {items} * {vec}> {outs[member.item.name]};")
     index = [f"const {kind} i = base + k / {vec} * ({threads} * {vec}) + k % {vec};", *splits]
-    tested = needs_bounds_test(values, {(b, flat.key) for b in read})
+    tested = needs_bounds_test(values, {(b, flat.key) for b in read} | divisions.places)
     plain = emit.read
     emit.read = _reader(plain, tiles, flat)
     rounded = rounded_in_pairs(body)
@@ -126,7 +126,7 @@ def needs_bounds_test(values: Sequence[E], packed: set[tuple[str, str]]) -> bool
     packed: (buffer, position) of the loads that go by vectors.
     """
     for e in walk(values):
-        if e.op == "load" and (e.attr[0], e.attr[1].key) not in packed and e.attr[1].atoms():
+        if e.op == "load" and (e.attr[0], e.attr[1].key) not in packed:
             return True
         if e.ctype in ("int", "long") and (e.op == "fn" or (e.op == "bin" and e.attr in "/%")):
             return True

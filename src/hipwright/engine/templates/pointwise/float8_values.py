@@ -40,18 +40,27 @@ class SharedDivisions:
                 found.divisors[e.args[1].id] = e.args[1]
         return found
 
+    @property
+    def loads(self) -> list[E]:
+        """What the divisors are made of."""
+        return [e for e in walk(list(self.divisors.values())) if e.op == "load"]
+
+    @property
+    def places(self) -> set[tuple[str, str]]:
+        """(buffer, position) of the loads, which every thread may execute."""
+        return {(e.attr[0], e.attr[1].key) for e in self.loads}
+
     def load(self, body: Body) -> None:
         """Writes the loads of the divisors, before everything."""
-        for e in walk(list(self.divisors.values())):
-            if e.op == "load":
-                body.emit.bind(e)
+        for e in self.loads:
+            body.emit.bind(e)
 
     def open(self, body: Body) -> None:
         """Writes the reciprocals, behind the loads of vectors, and opens the block in which all divisors are plain."""
         emit, names = body.emit, dict[int, tuple[str, str]]()
         if not self.divisions:
             return
-        for e in [e for e in walk(list(self.divisors.values())) if e.op == "load"]:
+        for e in self.loads:
             early = emit.bind(e)
             late = emit.fresh(f"{early}_late")
             emit.line(f"const {e.ctype} {late} = behind_loads({early});")
