@@ -77,6 +77,7 @@ def _check(program: Any, step: Step, inputs: list[torch.Tensor], wave: int = 64)
     torch.testing.assert_close(inputs[0].double(), wide[0], rtol=floor, atol=floor)
 
 
+@pytest.mark.matrix(keep=6)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("width", [2, 3, 4, 7])
 @pytest.mark.parametrize("form", FORMS)
@@ -89,6 +90,7 @@ def test_one_kernel_steps_the_state(form: str, width: int, dtype: torch.dtype) -
         _check(program, step, _inputs(form, width, dtype, sizes), wave=32 if width == 3 else 64)
 
 
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("vec", [1, 2, 4, 8])
 @pytest.mark.parametrize("width", [3, 4])
 def test_every_vector_has_whole_rows(width: int, vec: int) -> None:
