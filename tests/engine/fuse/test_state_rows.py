@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from hipwright.engine import explain, space, write
 from hipwright.program import parse
+from hipwright.toolchain.cpu.sides import Side
 from tests.engine.harness import FLOOR, captured, run
 from tests.engine.template_builds import builds
 
@@ -67,11 +68,11 @@ def _inputs(form: str, width: int, dtype: torch.dtype, sizes: tuple[int, int]) -
     return [torch.randn(shape).to(dtype) for shape in shapes]
 
 
-def _check(program: Any, step: Step, inputs: list[torch.Tensor], wave: int = 64) -> None:
+def _check(program: Any, step: Step, inputs: list[torch.Tensor], wave: int = 64, side: Side = "") -> None:
     """The result and the state, both as torch computes them in float64."""
     wide = [tensor.double() for tensor in inputs]
     wanted = step(*wide)
-    found, _ = run(program, Named(step), inputs, wave=wave)
+    found, _ = run(program, Named(step), inputs, wave=wave, side=side)
     floor = FLOOR[inputs[0].dtype] * 8
     torch.testing.assert_close(found.double(), wanted, rtol=floor, atol=floor)
     torch.testing.assert_close(inputs[0].double(), wide[0], rtol=floor, atol=floor)
@@ -101,13 +102,14 @@ def test_every_vector_has_whole_rows(width: int, vec: int) -> None:
         _check(program, _step, _inputs("step", width, torch.bfloat16, sizes))
 
 
-def test_a_state_off_a_vector_s_boundary() -> None:
+@pytest.mark.parametrize("side", ["", "amd", "nvidia"])
+def test_a_state_off_a_vector_s_boundary(side: Side) -> None:
     program = write(captured(Named(_step), _inputs("step", 4, torch.bfloat16, SIZES)))
     inputs = _inputs("step", 4, torch.bfloat16, SIZES)
     for number, tensor in enumerate(inputs):
         memory = torch.zeros(tensor.numel() + 1, dtype=tensor.dtype)
         inputs[number] = memory[1:].view(tensor.shape).copy_(tensor)
-    _check(program, _step, inputs)
+    _check(program, _step, inputs, side=side)
 
 
 def test_copies_keep_their_bits() -> None:

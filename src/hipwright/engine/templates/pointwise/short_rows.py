@@ -67,8 +67,7 @@ def rows_of_vector(widths: Collection[tuple[int, int]], most: int) -> int:
 
 def _short_row(buffer: str, position: Ix, variable: str, numel: Ix | None) -> ShortRow | None:
     found = linear(position, variable)
-    width = found[0].value if found is not None else None
-    if found is None or width not in WIDTHS or numel is None:
+    if found is None or numel is None or (width := found[0].value) is None or width not in WIDTHS:
         return None
     place = found[1].terms.get((), 0)
     start = found[1] - place

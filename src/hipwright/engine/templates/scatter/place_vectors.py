@@ -45,7 +45,7 @@ class PlaceColumns:
 def place_columns(body: CallBody, value: Tensor, index: Sequence[Ix], width: int) -> PlaceColumns:
     """How the columns of a value go by vectors. index: of an element, with a variable for each dimension."""
     size = value.shape[-1]
-    (column,) = index[-1].atoms() or {None}
+    column = next(iter(index[-1].atoms()), None)
     whole = PlaceColumns(width, 1, size)
     if not isinstance(column, Var):
         return whole

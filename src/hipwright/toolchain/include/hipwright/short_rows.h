@@ -17,7 +17,7 @@ __device__ bool are_short_rows_aligned(const T* p) {
     return true;
 }
 
-#ifdef __clang__  // at any address
+#if defined(__AMDGCN__)  // at any address
 typedef unsigned PackedRows8 __attribute__((ext_vector_type(2), aligned(1)));
 typedef unsigned PackedRows4 __attribute__((aligned(1)));
 #else
@@ -25,13 +25,18 @@ typedef uint2 PackedRows8;
 typedef unsigned PackedRows4;
 #endif
 
-// Loads BYTES as words W, of which the compiler drops none: it would read the elements that are used one by one.
-template <typename W, int BYTES, typename T>
+// Loads N elements as words W, of which GPUs' compilers drop none: they would read the elements that are used one by one.
+template <typename W, int N, typename T>
 __device__ __forceinline__ void load_packed_rows(const T* p, T* v) {
+#if defined(__AMDGCN__) || defined(__CUDA_ARCH__)
+    constexpr int BYTES = N * (int)sizeof(T);
     W words[BYTES / sizeof(W)];
 #pragma unroll
     for (int k = 0; k < BYTES / (int)sizeof(W); ++k) words[k] = reinterpret_cast<const W*>(p)[k];
     __builtin_memcpy(v, words, BYTES);
+#else
+    load_vector<N>(p, v);
+#endif
 }
 
 // Loads rows of WIDTH elements from p on: ITEMS times N neighbouring rows, the first `base`, `step` rows apart; n rows in
@@ -47,11 +52,11 @@ __device__ Tile<T, ITEMS * N * WIDTH> load_short_rows(const T* __restrict__ p, I
         const T* from = p + row * WIDTH;
         T* to = tile.v + k * N * WIDTH;
         if constexpr (BYTES % 16 == 0) {
-            load_packed_rows<UnalignedBits128, BYTES>(from, to);
+            load_packed_rows<UnalignedBits128, N * WIDTH>(from, to);
         } else if constexpr (BYTES == 8) {
-            load_packed_rows<PackedRows8, BYTES>(from, to);
+            load_packed_rows<PackedRows8, N * WIDTH>(from, to);
         } else if constexpr (BYTES == 4) {
-            load_packed_rows<PackedRows4, BYTES>(from, to);
+            load_packed_rows<PackedRows4, N * WIDTH>(from, to);
         } else {
 #pragma unroll
             for (int j = 0; j < N * WIDTH; ++j) to[j] = from[j];
