@@ -72,20 +72,9 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
     tested = needs_bounds_test(values, {(b, flat.key) for b in read} | divisions.places)
     plain = emit.read
     emit.read = _reader(plain, tiles, flat)
-    rounded = rounded_in_pairs(body)
-    for members in rounded.passes:
-        emit.line("#pragma unroll")
-        emit.open(f"for (int k = 0; k < {items} * {vec}; ++k)")
-        if tested:
-            emit.line(f"if (base + k / {vec} * ({threads} * {vec}) >= {bound}) continue;")
-        if any(_needs_index(m.value, flat, tiles) for m in members):
-            for text in index:
-                emit.line(text)
-        for member in members:
-            emit.line(f"{outs[member.item.name]}.v[k] = {body.vector_value(member)};")
-        emit.close()
-        rounded.round(body, outs)
-    rounded.forget(body)
+    test = f"if (base + k / {vec} * ({threads} * {vec}) >= {bound}) continue;" if tested else ""
+    using = {m.item.name for m in body.stored if _needs_index(m.value, flat, tiles)}
+    _compute(body, f"{items} * {vec}", test, (using, index), outs)
     for member in body.stored:
         buffer, _ = body.need.stores[member.item.name]
         arguments = f"{body.pointers[buffer]}, base, {step}, {bound}, {outs[member.item.name]}"
@@ -105,6 +94,26 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
         emit.close()
     grid = f"cdiv({{total}}, {threads} * {vec} * {items})"
     return body.finish(grid, threads, fused(group), relaxed_bounds(body, threads))
+
+
+def _compute(body: Body, count: str, test: str, index: tuple[set[str], list[str]], outs: dict[str, str]) -> None:
+    """Writes the loops over a thread's elements into the tiles `outs`. count: the elements; test: what ends the work on
+    one, or ""; index: the items that need an element's index, and the statements that compute it.
+    """
+    emit, rounded = body.emit, rounded_in_pairs(body)
+    for members in rounded.passes:
+        emit.line("#pragma unroll")
+        emit.open(f"for (int k = 0; k < {count}; ++k)")
+        if test:
+            emit.line(test)
+        if any(m.item.name in index[0] for m in members):
+            for text in index[1]:
+                emit.line(text)
+        for member in members:
+            emit.line(f"{outs[member.item.name]}.v[k] = {body.vector_value(member)};")
+        emit.close()
+        rounded.round(body, outs)
+    rounded.forget(body)
 
 
 def _read_by_vectors(body: Body, values: Sequence[E], flat: Ix) -> list[str]:
