@@ -16,6 +16,7 @@ from hipwright.engine.fuse.placed_rows import fuse_placed_rows
 from hipwright.engine.fuse.recompute import recompute
 from hipwright.engine.fuse.row_tiles import RowTiles
 from hipwright.engine.fuse.schedule import Scheduler
+from hipwright.engine.fuse.state_rows import fuse_state_rows
 from hipwright.engine.group_kernels import GroupKernels, numels
 from hipwright.engine.knobs import Choice, Value
 from hipwright.engine.layout.decisions import Decisions
@@ -100,6 +101,7 @@ class ProgramAssembly:
         fuse_placed_rows(scheduler)
         recompute(scheduler, lowered.outputs.values(), choices.recompute)
         fuse_column_reductions(scheduler, choices.fuse_columns)
+        fuse_state_rows(scheduler, choices.overwrite)
         return scheduler
 
     def _written(self, lowered: Lowered, writer: PlanWriter) -> GroupKernels:

@@ -85,7 +85,8 @@ class GroupKernels:
         if pointwise:
             split_dimensions(self.c, group)
         merge_dimensions(self.c, group)
-        over = overwritten(group, list(members.values()), reusable) if pointwise else {}
+        plain = pointwise and not group.short_rows
+        over = overwritten(group, list(members.values()), reusable) if plain else {}
         stores = {name: (m.item.target or over.get(name, base_name(name)), m.item.dtype) for name, m in members.items()}
         name = self.names.kernel(self.lowered, group)
         by_parts = not over and self._by_parts(group, stores, name)

@@ -293,7 +293,7 @@ def test_a_cache_of_bytes_is_written_in_vectors() -> None:
     torch.manual_seed(12)
     inputs = [keys(SLOTS, HEADS, HEAD).to(torch.float8_e4m3fn), slots(), keys()]
     program = write(captured(Op(function), [tensor.clone() for tensor in inputs]))
-    assert "store_wide<8>" in program.text
+    assert "store_whole<8>" in program.text
     wanted = inputs[0].clone()
     function(wanted, *inputs[1:])
     run(program, Op(function), inputs)

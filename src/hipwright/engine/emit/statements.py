@@ -68,6 +68,7 @@ class Emitter(StatementBuilder):
         self.shared: dict[int, int] = {}
         self.aliases: dict[str, str] = {}
         self.instead: dict[int, str] = {}  # calls by another function than their own
+        self.shared_divisors: dict[int, tuple[str, str]] = {}  # division -> the names of its divisor and reciprocal
         self.bytes: set[str] = set()  # packs of bytes that were read as words
         self.rounding = Rounding()
 
@@ -162,6 +163,8 @@ class Emitter(StatementBuilder):
         if apart:
             self.used.add("sub_rn")
             return f"sub_rn({', '.join(self.text(a)[0] for a in apart)})", ATOM
+        if e.id in self.shared_divisors:
+            return f"divide_by({', '.join((self.text(e.args[0])[0], *self.shared_divisors[e.id]))})", ATOM
         small, number = small_ints.converted(e.args[0]), small_ints.whole(e.args[1])
         alone = self.known(e.args[0]) is None and self.shared.get(e.args[0].id, 0) <= 1
         if small is not None and number is not None and alone and e.attr in ("+", "-"):
@@ -179,8 +182,7 @@ class Emitter(StatementBuilder):
         pack = re.fullmatch(r"(\w+)\.v\[(.*)\]", text)
         if pack and pack[1] in self.bytes:
             return f"byte_to_float({pack[1]}.v, {pack[2]}, {literal(less, 'float')})"
-        low, _ = small_ints.bounds(e) or (0, 0)
-        name = "small_int_to_float" if low < 0 else "small_uint_to_float"
+        name = f"small_{'int' if (small_ints.bounds(e) or (0, 0))[0] < 0 else 'uint'}_to_float"
         self.used.add("math.h")
         return f"{name}({text}, {literal(less, 'float')})"
 
@@ -281,8 +283,7 @@ class Emitter(StatementBuilder):
 
     def _loop(self, e: E) -> str:
         attr: SerialLoop = e.attr
-        name = self.fresh(e.label or attr.kind)
-        body = e.args[0]
+        name, body = self.fresh(e.label or attr.kind), e.args[0]
         best = attr.kind.startswith("arg")
         start = {
             "sum": 0,

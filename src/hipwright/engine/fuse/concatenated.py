@@ -27,14 +27,19 @@ def equal_parts(group: Group) -> int | None:
 
 def parts_of_column(values: Sequence[E], variable: Var, size: Ix) -> int | None:
     """The number of equal parts that a dimension is concatenated from in some values. size: of the dimension."""
-    column = ix(variable)
-    ends = [end for e in walk(values) if (end := _end(e, column)) is not None]
+    ends = column_ends(values, variable)
     for count in COUNTS:
         if ends and modulo(size, ix(count)) == ZERO:
             part = divide(size, ix(count))
             if all(any(end == part * k for k in range(1, count)) for end in ends):
                 return count
     return None
+
+
+def column_ends(values: Sequence[E], variable: Var) -> list[Ix]:
+    """The columns at which parts of some values end, by the conditions `column < end` in them."""
+    column = ix(variable)
+    return [end for e in walk(values) if (end := _end(e, column)) is not None]
 
 
 def _end(e: E, column: Ix) -> Ix | None:
@@ -71,7 +76,7 @@ def parts_of(c: LoweringContext, group: Group) -> ConcatenatedParts | None:
     members: list[GroupMember] = []
     for number in range(count):
         members += _part(c, group, {group.variables[-1]: ix(column) + part * number}, number)
-    if any(e.op in ("guard", "sel") and _varies(e.args[0], column) for e in walk([m.value for m in members])):
+    if any(e.op in ("guard", "sel") and varies(e.args[0], column) for e in walk([m.value for m in members])):
         return None
     return ConcatenatedParts(list(group.members), members, column, part)
 
@@ -86,6 +91,6 @@ def _part(c: LoweringContext, group: Group, table: Mapping[Atom, Ix], number: in
     return out
 
 
-def _varies(condition: E, column: Var) -> bool:
+def varies(condition: E, column: Var) -> bool:
     """Whether the condition depends on the column."""
     return any(e.op == "index" and column in e.attr.atoms() for e in walk([condition]))

@@ -16,9 +16,11 @@ from hipwright.engine.fuse.groups import FULL, PART, Group
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import Ind, product
 from hipwright.engine.lower.context import LoweringContext
+from hipwright.engine.templates.access import unconditional_loads
 from hipwright.engine.templates.base import Body
 from hipwright.engine.templates.pointwise.elementwise import has_broadcast
 from hipwright.engine.templates.pointwise.inner import is_interleaving
+from hipwright.engine.templates.pointwise.short_rows import rows_of_vector, short_rows
 from hipwright.engine.templates.pointwise.sliding import STENCIL_WIDTHS, reads_several_planes, stencil_rows
 from hipwright.engine.templates.pointwise.transpose import transposed_loads
 from hipwright.engine.templates.rows.layout import RowLayout
@@ -124,7 +126,7 @@ class PointwisePlanner(LayoutPlanner):
             *(("sliding",) if rows else ()),
         )
         scalar = total < SMALL or any(e.op == "loop" for e in walk([m.value for m in self.group.members]))
-        if self.by_parts:
+        if self.by_parts or group.short_rows:
             return "rows", self._pointwise_rows(last, total), ("", "", "")
         best = options[-1 - bool(rows)] if transposed or wide or interleaved else "vector"
         default = "scalar" if scalar else "sliding" if rows and total >= BIG else best
@@ -177,7 +179,7 @@ class PointwisePlanner(LayoutPlanner):
     def _pointwise_rows(self, last: int, total: int) -> RowLayout:
         """A layout by rows of the innermost dimension: lanes for short rows, blocks for long ones."""
         self.length = last
-        vec = self.vector([last])
+        vec = self._row_vector(last)
         vectors = -(-last // vec)
         most = 1 if total < BIG or self._reads_overlap() else max(16 // vec, 1)
         each = (
@@ -203,6 +205,15 @@ class PointwisePlanner(LayoutPlanner):
             layout = RowLayout("block", self.knob("ROW_BLOCK", threads))
         self.set_vectors(layout, "ROW_VEC", vec, items)
         return layout
+
+    def _row_vector(self, last: int) -> int:
+        """Neighbouring elements that a thread takes; of short rows, which are several elements each, 16 bytes."""
+        vec, variable = self.vector([last]), self.group.variables[-1].name
+        accesses = [(e.attr[0], e.attr[1]) for e in unconditional_loads([m.value for m in self.body.stored])]
+        accesses += [(self.body.need.stores[m.item.name][0], m.position) for m in self.body.stored]
+        found = short_rows(accesses, variable, self.body.need.numels).values()
+        widths = {(row.width, SIZES.get(self.body.need.dtypes[row.buffer], 4)) for row in found}
+        return rows_of_vector(widths, vec) if widths else vec
 
     def _reads_overlap(self) -> bool:
         """Whether an input is read at several positions, so that neighbouring vectors share cache lines."""

@@ -17,6 +17,8 @@ from hipwright.engine.lower.values import Index, Tensor
 
 FEW = 4
 """Elements of a row up to which it is written out: neighbouring threads then read 16 bytes apart. 0: none is."""
+WIDEST = 8
+"""Elements of a row of state up to which one thread computes all of it (engine/fuse/state_rows.py)."""
 LARGE = 1 << 16
 """Rows from which it is worth while. A round figure, not measured."""
 MOST = 64
@@ -47,13 +49,18 @@ def written_out(
     places = list(product(*(range(size) for size in known)))
 
     def at(index: Index) -> E:
-        total, *others = (value.at(_placed(index, dims, place)) for place in places)
-        for one in others:
-            plain = kind == "sum"
-            total = arena.binary("+", total, one) if plain else arena.call(_FUNCTIONS[kind], total, one)
-        return total
+        return combined(arena, kind, [value.at(_placed(index, dims, place)) for place in places])
 
     return at
+
+
+def combined(arena: ExprArena, kind: str, elements: Sequence[E]) -> E:
+    """The sum, maximum or minimum of some elements."""
+    total, *others = elements
+    for one in others:
+        plain = kind == "sum"
+        total = arena.binary("+", total, one) if plain else arena.call(_FUNCTIONS[kind], total, one)
+    return total
 
 
 def _placed(index: Index, dims: Sequence[int], place: Sequence[int]) -> list[Ix]:

@@ -10,10 +10,14 @@ from typing import Any
 import msgspec
 
 from hipwright.capture.graph import Graph, Meta, Node, Size, Symbol, short
-from hipwright.engine.lower.short_rows import LARGE, few
+from hipwright.engine.lower.short_rows import LARGE, WIDEST, few
 
 _WRITES = frozenset({"index_put", "index_put_", "index_copy", "index_copy_"})
 """Writes of rows into a cache, whose width is that of the vectors that are stored."""
+_MOVES = frozenset({"cat", "flip", "roll"})
+"""What moves the elements of a tensor."""
+_PASSED = frozenset({"copy", "clone", "_to_copy", "slice"})
+"""What lies between such a move and the state that takes its result."""
 _REDUCTIONS = {"sum": 1, "mean": 1, "amax": 1, "amin": 1, "linalg_vector_norm": 2}
 """The place of the argument that names the dimensions."""
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -40,14 +44,13 @@ def pinned(graph: Graph) -> Graph:
         elif short(node.op) == "_scaled_mm":
             _equal(_multiplied(node, known), symbols, values)
         elif short(node.op) in _WRITES:
-            target = known.get(node.args[0]["node"])
-            last = target.shape[-1] if target is not None and len(target.shape) > 1 else 0
-            values |= {last: symbols[last].hint} if isinstance(last, str) and last in symbols else {}
+            _written_width(node, known, symbols, values)
         elif short(node.op) in _REDUCTIONS and node.outs and node.outs[0] is not None:
             meta = known.get(node.args[0]["node"])
             if meta is not None and prod(hint(s, symbols) for s in node.outs[0].shape) >= LARGE:
                 dims = node.args[_REDUCTIONS[short(node.op)] :][:1]
                 _short_row(meta.shape, dims[0] if dims else None, symbols, values)
+    _moved_rows(graph, symbols, values)
     return substituted(graph, values)
 
 
@@ -63,6 +66,26 @@ def _heads(shapes: Sequence[Sequence[Size]], symbols: Mapping[str, Symbol], valu
                 values[name] = symbols[name].hint
 
 
+def _written_width(
+    node: Node, known: Mapping[str, Meta | None], symbols: Mapping[str, Symbol], values: dict[str, Size]
+) -> None:
+    """Fix the width of the rows that are written into and, where each fills one, of the rows that are written."""
+    put = short(node.op).startswith("index_put")
+    given = (node.args[0], node.args[2 if put else 3])
+    target, value = (known.get(a["node"]) if isinstance(a, dict) else None for a in given)
+    if target is None or len(target.shape) < 2:
+        return
+    rank, width = len(target.shape), target.shape[-1]
+    if isinstance(width, str) and width not in symbols:
+        return  # what another width leaves
+    named = len(node.args[1]) == rank if put else node.args[1] % rank == rank - 1  # places in the row itself
+    rows = [width]
+    if not named and value is not None and value.shape and hint(value.shape[-1], symbols) == hint(width, symbols):
+        rows.append(value.shape[-1])
+    for size in rows:
+        values |= {name: symbols[name].hint for name in _NAME.findall(str(size)) if name in symbols}
+
+
 def _short_row(shape: Sequence[Size], dims: Any, symbols: Mapping[str, Symbol], values: dict[str, Size]) -> None:
     """Fix the sizes of a row of few elements, which is written out (engine/lower/short_rows.py)."""
     listed = [dims] if isinstance(dims, int) else dims
@@ -71,6 +94,21 @@ def _short_row(shape: Sequence[Size], dims: Any, symbols: Mapping[str, Symbol], 
     sizes = [shape[d] for d in listed]
     if few(prod(hint(size, symbols) for size in sizes)):
         values |= {size: symbols[size].hint for size in sizes if isinstance(size, str) and size in symbols}
+
+
+def _moved_rows(graph: Graph, symbols: Mapping[str, Symbol], values: dict[str, Size]) -> None:
+    """Fix the width of a state's short rows that move within themselves (engine/fuse/state_rows.py)."""
+    nodes = {n.name: n for n in graph.nodes}
+    inputs = {i.access: i.meta for i in graph.inputs}
+    for mutation in graph.mutations:
+        meta, node = inputs.get(mutation.access), nodes.get(mutation.node)
+        while node is not None and short(node.op) in _PASSED:
+            args = [a for a in node.args if isinstance(a, dict) and "node" in a]
+            node = nodes.get(args[-1]["node"]) if args else None
+        if meta is None or len(meta.shape) < 2 or node is None or short(node.op) not in _MOVES:
+            continue
+        if 1 < hint(meta.shape[-1], symbols) <= WIDEST:
+            values |= {name: symbols[name].hint for name in _NAME.findall(str(meta.shape[-1])) if name in symbols}
 
 
 Pairs = Sequence[tuple[Size, Size]]

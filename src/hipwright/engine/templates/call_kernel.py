@@ -30,6 +30,10 @@ class CallKernel(CallOperands):
                 out += self._alignment(self.body.need.stores[member.item.name][0], position, axis, width)
         return list(dict.fromkeys(out))
 
+    def store_conditions(self, buffer: str, position: Ix, axis: str, width: str) -> list[str]:
+        """The run-time conditions of a `store_aligned` of a template's own along an axis, as C texts."""
+        return self._alignment(buffer, position, axis, width)
+
     def store(self, number: int, position: str, value: str) -> None:
         """Writes output `number`[position] = value, if anything needs it (with whole=True)."""
         buffer = self.body.stored(number)

@@ -90,6 +90,8 @@ class CallOperands:
         return self._text(operand.at(self._place(index, operand.shape)), dtype)
 
     def _text(self, e: E, dtype: str) -> str:
+        while dtype in ROUNDING and e.op == "fn" and e.attr == ROUNDING[dtype] and self.emit.known(e) is None:
+            (e,) = e.args  # the conversion rounds
         if dtype in ROUNDING and e.op == "load" and e.attr[2] == dtype:
             return self._read(e, self.emit.position(e.attr[1]))  # as it lies in memory
         self.emit.count([e])
@@ -104,12 +106,42 @@ class CallOperands:
         address allows it. aligned: `vector_conditions` hold and the axis is a multiple of width, so that no address is
         tested.
         """
-        e = operand.at(self._place(index, operand.shape))
-        self._load_vectors([e], axis, width, aligned)
-        (moved,) = self._shifted([e], axis)
+        self.vectors(operand, [index], axis, width, [into], dtype=dtype, aligned=aligned)
+
+    def vectors(
+        self,
+        operand: Tensor,
+        places: Sequence[Place],
+        axis: str,
+        width: str,
+        into: Sequence[str],
+        *,
+        dtype: str = "",
+        aligned: bool = False,
+    ) -> None:
+        """The same for several places of an operand, all loads first; what they share is loaded once."""
+        elements = [operand.at(self._place(index, operand.shape)) for index in places]
+        self._load_vectors(elements, axis, width, aligned)
         self._open_vector_loop(width)
-        self.line(f"{into}[v] = {self._text(moved, dtype)};")
+        for name, moved in zip(into, self._shifted(elements, axis), strict=True):
+            self.line(f"{name}[v] = {self._text(moved, dtype)};")
         self._close_vector_loop()
+
+    def early(self, operand: Tensor, index: Place) -> list[E]:
+        """Writes the loads that an operand's element certainly needs, before statements that do not need it."""
+        found = list(unconditional_loads([operand.at(self._place(index, operand.shape))]))
+        for e in found:
+            self.emit.bind(e)
+        return found
+
+    def behind_loads(self, loads: Sequence[E]) -> None:
+        """Writes that what `early` has loaded is not waited for before this place, in the open block."""
+        self.use("behind_loads")
+        for e in dict.fromkeys(loads):
+            early = self.emit.bind(e)
+            late = self.fresh(f"{early}_late")
+            self.line(f"const {e.ctype} {late} = behind_loads({early});")
+            self.emit.name(e, late)
 
     def unconverted(self, operand: Tensor, index: Place, dtype: str) -> tuple[str, Ix] | None:
         """(pointer, position) of an operand that is loaded without conversion from memory of that dtype, else None."""

@@ -127,7 +127,7 @@ class Sweep:
         if position.key in self.row_starts:
             return offset(self.row_starts[position.key], self.offset)
         found = linear(position, self.variable)
-        if found is None or found[0] != ix(1) or self._varies(found[1]):
+        if found is None or found[0] != ix(1) or self.varies(found[1]):
             return None
         return self.row_starts.get(found[1].key) or to_c(found[1])
 
@@ -137,12 +137,7 @@ class Sweep:
         if across is None or across[0] != ix(1):
             return None
         down = linear(across[1], self.variable)
-        if (
-            down is None
-            or down[0] == ix(0)
-            or self._varies(down[1])
-            or any(isinstance(a, Ind) for a in down[0].atoms())
-        ):
+        if down is None or down[0] == ix(0) or self.varies(down[1]) or any(isinstance(a, Ind) for a in down[0].atoms()):
             return None
         return VectorAccess(to_c(down[1] + ix(Var("column"))), to_c(down[0]))
 
@@ -154,7 +149,7 @@ class Sweep:
             return None
         across = linear(outer[1], "col") if columns else (ix(1), outer[1])
         strides = [inner[0], outer[0]]
-        if across is None or across[0] != ix(1) or self._varies(across[1]) or any(map(self._varies, strides)):
+        if across is None or across[0] != ix(1) or self.varies(across[1]) or any(map(self.varies, strides)):
             return None
         if not columns:
             return VectorAccess(to_c(across[1]), "", to_c(outer[0]), self.run) if inner[0] == ix(1) else None
@@ -163,11 +158,11 @@ class Sweep:
     def _reversed_access(self, position: Ix) -> VectorAccess | None:
         """The access that traverses the row element by element from its end."""
         found = linear(position, self.variable)
-        if found is None or found[0] != ix(-1) or self._varies(found[1]):
+        if found is None or found[0] != ix(-1) or self.varies(found[1]):
             return None
         return VectorAccess(to_c(found[1]), reversed=True)
 
-    def _varies(self, position: Ix) -> bool:
+    def varies(self, position: Ix) -> bool:
         """Whether a position may change along the row."""
         return any(isinstance(a, Ind) or (isinstance(a, Var) and a.name in self.inner) for a in position.atoms())
 

@@ -16,7 +16,8 @@ DEFINES = {"": (), "amd": ("-DHW_AMD_SIDE",), "nvidia": ("-DHW_NVIDIA_SIDE",)}
 """The compiler's arguments for a side (hipwright/target.h, matrix_cores.h, tensor_cores.h)."""
 
 _VENDOR = re.compile(
-    r"\b(?:ROW_CACHE|row_cache_rank|row_cache_pitch|is_vector_aligned|is_known_at_most|vector_test_pays)\b"
+    r"\b(?:ROW_CACHE|row_cache_rank|row_cache_pitch|is_vector_aligned|are_short_rows_aligned|is_known_at_most|"
+    r"vector_test_pays)\b"
 )
 _WAVE = re.compile(
     r"\b(?:warpSize|__ballot\w*|__activemask|__shfl\w*|__any\w*|__all\w*|\w*wavefrontsize|\w*mbcnt\w*)\b"

@@ -14,6 +14,7 @@ from hipwright.engine.ir.index import Ix, Var, ix, product
 from hipwright.engine.ir.shapes import flatten
 from hipwright.engine.templates.access import linear, unconditional_loads
 from hipwright.engine.templates.base import Body, EmittedKernel, fused
+from hipwright.engine.templates.pointwise.float8_values import SharedDivisions, rounded_in_pairs
 
 NARROW = (*ROUNDING, "int16", "int8", "uint8", "bool")
 
@@ -53,36 +54,34 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
     body.use_fast_functions(values)
     read = _read_by_vectors(body, values, flat)
     narrow = alignment_tests(body, [(b, body.pointers[b]) for b in [*read, *_written(body)]], vec)
+    divisions = SharedDivisions.of(body, values)
+    divisions.load(body)
     emit.open(f"if ({' && '.join([f'has_whole_vectors<{items}, {vec}>(base, {step}, {bound})', *narrow])})")
     tiles: dict[str, str] = {}
     for buffer in read:
         tiles[buffer] = emit.fresh(f"{body.pointers[buffer]}_tile")
         arguments = f"{body.pointers[buffer]}, base, {step}, {bound}"
         emit.line(f"const auto {tiles[buffer]} = load_whole_vectors<{items}, {vec}>({arguments});")
+    divisions.open(body)
     outs = {}
     for member in body.stored:
         buffer, _ = body.need.stores[member.item.name]
         outs[member.item.name] = emit.fresh(f"{body.pointers[buffer]}_out")
         emit.line(f"Tile<{body.vector_type(member)}, {items} * {vec}> {outs[member.item.name]};")
-    emit.line("#pragma unroll")
-    emit.open(f"for (int k = 0; k < {items} * {vec}; ++k)")
     index = [f"const {kind} i = base + k / {vec} * ({threads} * {vec}) + k % {vec};", *splits]
-    if needs_bounds_test(values, {(b, flat.key) for b in read}):
-        emit.line(f"if (base + k / {vec} * ({threads} * {vec}) >= {bound}) continue;")
-    if any(_needs_index(m.value, flat, tiles) for m in body.stored):
-        for text in index:
-            emit.line(text)
+    tested = needs_bounds_test(values, {(b, flat.key) for b in read} | divisions.places)
     plain = emit.read
     emit.read = _reader(plain, tiles, flat)
-    for member in body.stored:
-        emit.line(f"{outs[member.item.name]}.v[k] = {body.vector_value(member)};")
-    emit.close()
+    test = f"if (base + k / {vec} * ({threads} * {vec}) >= {bound}) continue;" if tested else ""
+    using = {m.item.name for m in body.stored if _needs_index(m.value, flat, tiles)}
+    _compute(body, f"{items} * {vec}", test, (using, index), outs)
     for member in body.stored:
         buffer, _ = body.need.stores[member.item.name]
         arguments = f"{body.pointers[buffer]}, base, {step}, {bound}, {outs[member.item.name]}"
         emit.line(f"store_whole_vectors<{items}, {vec}>({arguments});")
     emit.read = plain
-    emit.otherwise()
+    if not divisions.close(body):
+        emit.otherwise()
     emit.open(f"for (int k = 0; k < {items} * {vec}; ++k)")
     emit.line(index[0])
     emit.line(f"if (i >= {count}) break;")
@@ -91,9 +90,30 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
     for member in body.stored:
         emit.line(f"{body.pointers[body.need.stores[member.item.name][0]]}[i] = {body.stored_value(member)};")
     emit.close()
-    emit.close()
+    if not divisions.divisions:
+        emit.close()
     grid = f"cdiv({{total}}, {threads} * {vec} * {items})"
     return body.finish(grid, threads, fused(group), relaxed_bounds(body, threads))
+
+
+def _compute(body: Body, count: str, test: str, index: tuple[set[str], list[str]], outs: dict[str, str]) -> None:
+    """Writes the loops over a thread's elements into the tiles `outs`. count: the elements; test: what ends the work on
+    one, or ""; index: the items that need an element's index, and the statements that compute it.
+    """
+    emit, rounded = body.emit, rounded_in_pairs(body)
+    for members in rounded.passes:
+        emit.line("#pragma unroll")
+        emit.open(f"for (int k = 0; k < {count}; ++k)")
+        if test:
+            emit.line(test)
+        if any(m.item.name in index[0] for m in members):
+            for text in index[1]:
+                emit.line(text)
+        for member in members:
+            emit.line(f"{outs[member.item.name]}.v[k] = {body.vector_value(member)};")
+        emit.close()
+        rounded.round(body, outs)
+    rounded.forget(body)
 
 
 def _read_by_vectors(body: Body, values: Sequence[E], flat: Ix) -> list[str]:

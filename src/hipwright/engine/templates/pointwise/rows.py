@@ -6,12 +6,14 @@ element; the ends of rows are processed element by element.
 
 from __future__ import annotations
 
-from hipwright.engine.ir.expr import E, walk
+from hipwright.engine.fuse.groups import GroupMember
+from hipwright.engine.ir.expr import STORAGE, E, walk
 from hipwright.engine.ir.index import Ix
-from hipwright.engine.ir.index_text import to_python
+from hipwright.engine.ir.index_text import to_c, to_python
 from hipwright.engine.templates.access import unconditional_loads
 from hipwright.engine.templates.base import Body, EmittedKernel, fused
 from hipwright.engine.templates.pointwise.elementwise import alignment_tests, needs_bounds_test, relaxed_bounds
+from hipwright.engine.templates.pointwise.short_rows import ShortRow, short_rows
 from hipwright.engine.templates.rows.layout import RowLayout
 from hipwright.engine.templates.rows.scope import RowScope
 from hipwright.engine.templates.sweep import MAX_UNALIGNED, VECTOR_LENGTH, VectorAccess, offset
@@ -46,7 +48,9 @@ class PlainRows(RowScope):
         self.values = [m.value for m in body.stored]
         body.use_fast_functions(self.values)
         self.vec, self.items = layout.vec, layout.items
-        if not self.row_sweep.vectorises(self.values, body.stored) or self._mostly_conditional():
+        self.short, self.short_out = self._short_loads(), self._short_stores()
+        vectors = self.row_sweep.vectorises(self.values, body.stored) and not self._mostly_conditional()
+        if not vectors and not self.short and not self.short_out:
             self.vec = "1"  # as many single elements, if registers hold their operands
             self.items = f"{layout.items} * {layout.vec}" if len(self._loads()) <= MAX_FULL_TILES else layout.items
         self.extent = self.items if self.vec == "1" else f"{self.items} * {self.vec}"
@@ -109,29 +113,35 @@ class PlainRows(RowScope):
         loads, stores = self._loads(hoisted=True), self._stores()
         vectors = [(b, pointer) for b, pointer, aligned in [*loads.values(), *stores.values()] if aligned]
         tests = [f"has_whole_vectors<{shape}>(base, {step}, {bound})", *alignment_tests(body, vectors, self.vec)]
-        emit.open(f"if ({' && '.join(tests)})")
-        plain, tiles = emit.read, dict[tuple[str, str], str]()
+        emit.open(f"if ({' && '.join([*tests, *self._short_tests()])})")
+        plain, tiles = emit.read, self._load_short(f"base, {step}, {bound}")
         for key, (buffer, pointer, _) in loads.items():
-            tiles[key] = emit.fresh(f"{body.pointers[buffer]}_tile")
-            emit.line(f"const auto {tiles[key]} = load_whole_vectors<{shape}>({pointer}, base, {step}, {bound});")
-        outs = {}
+            tile = emit.fresh(f"{body.pointers[buffer]}_tile")
+            tiles[key] = f"{tile}.v[k]"
+            emit.line(f"const auto {tile} = load_whole_vectors<{shape}>({pointer}, base, {step}, {bound});")
+        outs, short_outs = self._declare_short()
         members = {m.item.name: m for m in body.stored}
+        stored = {}
         for name, (buffer, _, _) in stores.items():
-            outs[name] = emit.fresh(f"{body.pointers[buffer]}_out")
-            emit.line(f"Tile<{body.vector_type(members[name])}, {self.extent}> {outs[name]};")
+            stored[name] = emit.fresh(f"{body.pointers[buffer]}_out")
+            outs[name] = f"{stored[name]}.v[k]"
+            emit.line(f"Tile<{body.vector_type(members[name])}, {self.extent}> {stored[name]};")
 
         def read(e: E, position: str) -> str:
-            name = tiles.get((e.attr[0], e.attr[1].key))
-            return f"{name}.v[k]" if name else plain(e, position)
+            return tiles.get((e.attr[0], e.attr[1].key)) or plain(e, position)
 
         emit.read = read
         hoisted = {(e.attr[0], e.attr[1].key) for e in walk(self.values) if e.op == "load" and emit.known(e)}
-        self._elements(outs, bound, tested=needs_bounds_test(self.values, {*tiles, *hoisted}))
+        self._elements(outs, bound, {*tiles, *hoisted}, tested=needs_bounds_test(self.values, {*tiles, *hoisted}))
         emit.read = plain
         for name, (_, pointer, _) in stores.items():
-            emit.line(f"store_whole_vectors<{shape}>({pointer}, base, {step}, {bound}, {outs[name]});")
+            emit.line(f"store_whole_vectors<{shape}>({pointer}, base, {step}, {bound}, {stored[name]});")
+        for row, name in short_outs:
+            emit.line(
+                f"store_short_rows<{shape}, {row.width}>({self._short_pointer(row)}, base, {step}, {bound}, {name});"
+            )
         emit.otherwise()
-        self._elements({}, bound, tested=True)
+        self._elements({}, bound, set(), tested=True)
         emit.close()
 
     def _loads(self, *, hoisted: bool = False) -> dict[tuple[str, str], tuple[str, str, bool]]:
@@ -159,14 +169,72 @@ class PlainRows(RowScope):
                 out[m.item.name] = self._described(buffer, m.position, access)
         return out
 
+    # ------------------------------------------------------------ short rows
+
+    def _short_loads(self) -> dict[tuple[str, str], ShortRow]:
+        """The loads of elements of short rows, (buffer, position) -> the row."""
+        loads = [(e.attr[0], e.attr[1]) for e in unconditional_loads(self.values)]
+        found = short_rows(loads, self.row_sweep.variable, self.body.need.numels)
+        return {key: row for key, row in found.items() if not self.row_sweep.varies(row.start)}
+
+    def _short_stores(self) -> dict[str, ShortRow]:
+        """The members that are the elements of short rows, item -> the row."""
+        places = {m.item.name: (self.body.need.stores[m.item.name][0], m.position) for m in self.body.stored}
+        found = short_rows(places.values(), self.row_sweep.variable, self.body.need.numels, whole=True)
+        rows = {name: found.get((buffer, position.key)) for name, (buffer, position) in places.items()}
+        return {name: row for name, row in rows.items() if row and not self.row_sweep.varies(row.start)}
+
+    def _copied(self, member: GroupMember, loaded: set[tuple[str, str]]) -> str:
+        """The text of an element of a short row that is a copy, which is not converted though others of the kernel
+        compute with it; "" for other elements, and where what is copied may be overwritten.
+        """
+        e, dtype = member.value, self.body.need.stores[member.item.name][1]
+        if not self.group.short_rows or e.op != "load" or e.attr[2] != dtype:
+            return ""
+        kept = (e.attr[0], e.attr[1].key) in loaded or e.attr[0] not in self.body.overwritten
+        return self.emit.read(e, self.emit.position(e.attr[1])) if kept else ""
+
+    def _short_pointer(self, row: ShortRow) -> str:
+        return offset(self.body.pointers[row.buffer], to_c(row.start))
+
+    def _short_tests(self) -> list[str]:
+        """Tests that the vectors of short rows are aligned."""
+        rows = {row.key: row for row in [*self.short.values(), *self.short_out.values()]}.values()
+        kinds = [(f"{STORAGE[self.body.need.dtypes[row.buffer]]}, {self.vec}, {row.width}", row) for row in rows]
+        return [f"are_short_rows_aligned<{kind}>({self._short_pointer(row)})" for kind, row in kinds]
+
+    def _load_short(self, arguments: str) -> dict[tuple[str, str], str]:
+        """Writes the loads of short rows; returns the text of each element."""
+        emit, names = self.emit, dict[tuple[str, str, int], str]()
+        for row in self.short.values():
+            if row.key not in names:
+                name = names[row.key] = emit.fresh(f"{self.body.pointers[row.buffer]}_rows")
+                emit.used.add("load_short_rows")
+                shape = f"{self.items}, {self.vec}, {row.width}"
+                emit.line(f"const auto {name} = load_short_rows<{shape}>({self._short_pointer(row)}, {arguments});")
+        return {key: _element(names[row.key], row) for key, row in self.short.items()}
+
+    def _declare_short(self) -> tuple[dict[str, str], list[tuple[ShortRow, str]]]:
+        """Declares the tiles of short rows that are stored: (the text of each member's element, the rows' tiles)."""
+        emit, names = self.emit, dict[tuple[str, str, int], str]()
+        tiles: list[tuple[ShortRow, str]] = []
+        for row in self.short_out.values():
+            if row.key not in names:
+                name = names[row.key] = emit.fresh(f"{self.body.pointers[row.buffer]}_out")
+                emit.used.add("store_short_rows")
+                kind = STORAGE[self.body.need.dtypes[row.buffer]]
+                emit.line(f"Tile<{kind}, {self.extent} * {row.width}> {name};")
+                tiles.append((row, name))
+        return {item: _element(names[row.key], row) for item, row in self.short_out.items()}, tiles
+
     def _described(self, buffer: str, position: Ix, access: VectorAccess) -> tuple[str, str, bool]:
         aligned = position.terms.get((), 0) % VECTOR_LENGTH.get(self.body.need.dtypes[buffer], 4) == 0
         return buffer, offset(self.body.pointers[buffer], access.start), aligned
 
-    def _elements(self, outs: dict[str, str], bound: str, *, tested: bool) -> None:
+    def _elements(self, outs: dict[str, str], bound: str, loaded: set[tuple[str, str]], *, tested: bool) -> None:
         """Writes the loop over the tile's elements, into the tiles `outs` or, without them, one by one to memory.
 
-        tested: elements beyond the row must not be computed.
+        loaded: (buffer, position) of loads that came before. tested: elements beyond the row must not be computed.
         """
         emit, body, sweep = self.emit, self.body, self.row_sweep
         if outs:
@@ -181,14 +249,25 @@ class PlainRows(RowScope):
             emit.line(f"if ({sweep.variable} >= {bound}) {'continue' if outs else 'break'};")
         for line in sweep.splits:
             emit.line_if_used(line)
+        if self.group.short_rows:  # all of a row is read before its first element is overwritten
+            for e in walk(self.values):
+                if e.op == "load" and e.attr[0] in body.overwritten and (e.attr[0], e.attr[1].key) not in loaded:
+                    emit.bind(e)
         for member in body.stored:
-            if member.item.name in outs:
-                emit.line(f"{outs[member.item.name]}.v[k] = {body.vector_value(member)};")
+            if member.item.name in self.short_out and outs:
+                emit.line(f"{outs[member.item.name]} = {self._copied(member, loaded) or body.stored_value(member)};")
+            elif member.item.name in outs:
+                emit.line(f"{outs[member.item.name]} = {body.vector_value(member)};")
             else:
-                value = body.stored_value(member)
+                value = self._copied(member, loaded) or body.stored_value(member)
                 pointer = body.pointers[body.need.stores[member.item.name][0]]
                 emit.line(f"{pointer}[{emit.position(member.position)}] = {value};")
         emit.close()
+
+
+def _element(tile: str, row: ShortRow) -> str:
+    """The element of a tile of short rows that belongs to the thread's element `k`."""
+    return f"{tile}.v[k * {row.width} + {row.place}]" if row.place else f"{tile}.v[k * {row.width}]"
 
 
 def _is_contiguous(access: VectorAccess) -> bool:

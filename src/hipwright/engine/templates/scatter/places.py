@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hipwright.engine.emit.statements import literal
-from hipwright.engine.ir.expr import COMPUTE, STORAGE
+from hipwright.engine.ir.expr import COMPUTE
 from hipwright.engine.ir.index import Ix, Var, divide, ix, nonneg, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.ir.shapes import unflatten
@@ -18,8 +18,8 @@ from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.access import has_unit_stride
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
-from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.offers import Offer, Output
+from hipwright.engine.templates.scatter.place_vectors import PlaceVectors, place_columns
 from hipwright.float8 import FLOAT8
 
 ITEM = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
@@ -90,54 +90,38 @@ def _kernel(body: CallBody, target: str, write: Places, stored: Iterator[Tensor]
     k = body.kernel(
         f"write_{number + 1}" if number else "write", names="i j v wide i0 i1 i2 i3 i4 i5 i6 i7 at0 at1 at2 at3"
     )
-    dtype = body.dtype(target)
     index = [ix(Var(f"i{d}", size)) for d, size in enumerate(write.shape)]
     at = [ix(Var(f"at{n}", size)) for n, (_, size) in enumerate(named)]
     position = write.at(index, at)
-    width = _width(body, write, value, dtype, position)
+    width = _width(body, write, value, body.dtype(target), position)
+    columns = place_columns(body, value, index, width) if isinstance(value, Tensor) and width > 1 else None
     counted = list(write.shape)
-    if width > 1:
-        counted[-1] = divide(counted[-1] + (width - 1), ix(width))
+    if columns is not None:
+        counted[-1] = divide(columns.size + (width - 1), ix(width))
+        index[-1] = ix(Var(f"i{len(index) - 1}", columns.size))
     total = product(counted)
     k.line(f"const {k.kind} i = blockIdx.x * ({k.kind}){block} + threadIdx.x;")
     k.line(f"if (i >= {k.size(total)}) return;")
     for d, place in enumerate(unflatten(counted, ix(Var("i", total)))):
         k.line(f"const {k.kind} i{d} = {k.size(place * width if width > 1 and d == len(counted) - 1 else place)};")
-    for n, (tensor, size) in enumerate(named):
-        k.line(f"long at{n} = {k.load(tensor, write.index(index, tensor))};")
-        k.line(f"if (at{n} < 0) at{n} += {k.size(size)};")
+
+    def name_places() -> None:
+        for n, (tensor, size) in enumerate(named):
+            k.line(f"long at{n} = {k.load(tensor, write.index(index, tensor))};")
+            k.line(f"if (at{n} < 0) at{n} += {k.size(size)};")
+
     k.written.add(target)
-    if width > 1 and isinstance(value, Tensor):
-        _store_wide(k, target, value, index, width, lambda i: write.at(i, at))
+    if columns is not None and isinstance(value, Tensor):
+        early = [e for tensor, _ in named for e in k.early(tensor, write.index(index, tensor))]
+        PlaceVectors(k, target, value, index, columns, early, name_places, lambda i: write.at(i, at)).write()
     else:
+        name_places()
+        dtype = body.dtype(target)
         text = k.load(value, index, dtype) if isinstance(value, Tensor) else literal(value, COMPUTE[dtype])
         k.line(f"*({k.pointer(target)} + {k.emit.position(position)}) = {text};")
     out = k.finish(f"cdiv({to_python(total)}, {block})", block, block, "written in place")
     out.touched = {target: product(write.shape)}
     return out
-
-
-def _store_wide(
-    k: CallKernel, target: str, value: Tensor, index: list[Ix], width: int, at: Callable[[list[Ix]], Ix]
-) -> None:
-    """Writes the store of `width` neighbours of a value, and one by one those of a row's end that are fewer."""
-    dtype, last, size = k.body.dtype(target), len(index) - 1, value.shape[-1]
-    whole = size.value is not None and size.value % width == 0
-    k.use("WideVector", "store_wide")
-    if not whole:
-        k.open(f"if (i{last} + {width} <= {k.size(size)})")
-    k.line(f"WideVector<{STORAGE[dtype]}, {width}> wide;")
-    k.vector(value, index, f"i{last}", str(width), "wide.v", dtype=dtype)
-    k.line(f"store_wide<{width}>({k.pointer(target)} + {k.emit.position(at(index))}, wide);")
-    if whole:
-        return
-    k.emit.otherwise()
-    k.open(f"for ({k.kind} j = i{last}; j < {k.size(size)}; ++j)")
-    each = [*index[:-1], ix(Var("j", size))]
-    text = k.load(value, each, dtype)
-    k.line(f"*({k.pointer(target)} + {k.emit.position(at(each))}) = {text};")
-    k.close()
-    k.close()
 
 
 def _width(body: CallBody, write: Places, value: object, dtype: str, position: Ix) -> int:

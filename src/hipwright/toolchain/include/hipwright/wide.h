@@ -48,6 +48,57 @@ __device__ __forceinline__ void store_aligned(T* p, const WideVector<T, N>& vect
     }
 }
 
+// Stores a vector of 4, 8 or 16 bytes at an aligned address of global memory by one access. NVIDIA's compiler splits
+// other stores into words or halves wherever it cannot follow the address, as behind a division.
+template <int N, typename T>
+__device__ __forceinline__ void store_whole(T* p, const WideVector<T, N>& vector) {
+#if defined(__CUDA_ARCH__)
+    constexpr int WORDS = sizeof(vector) / 4;
+    static_assert(WORDS == 1 || WORDS == 2 || WORDS == 4, "a vector of 4, 8 or 16 bytes");
+    unsigned words[WORDS];
+    __builtin_memcpy(words, vector.v, sizeof(vector));
+    const size_t to = __cvta_generic_to_global(p);
+    if constexpr (WORDS == 4)
+        asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
+                     ::"l"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory");
+    else if constexpr (WORDS == 2)
+        asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(words[0]), "r"(words[1]) : "memory");
+    else
+        asm volatile("st.global.b32 [%0], %1;" ::"l"(to), "r"(words[0]) : "memory");
+#else
+    *reinterpret_cast<WideVector<T, N>*>(p) = vector;
+#endif
+}
+
+// A loaded number, for which what follows waits here: compilers compute it earlier, and wait for it before the loads
+// that stand between.
+__device__ __forceinline__ int behind_loads(int x) {
+#if defined(__AMDGCN__)
+    asm volatile("" : "+v"(x));
+#elif defined(__CUDA_ARCH__)
+    asm volatile("" : "+r"(x));
+#endif
+    return x;
+}
+
+__device__ __forceinline__ long behind_loads(long x) {
+#if defined(__AMDGCN__)
+    asm volatile("" : "+v"(x));
+#elif defined(__CUDA_ARCH__)
+    asm volatile("" : "+l"(x));
+#endif
+    return x;
+}
+
+__device__ __forceinline__ float behind_loads(float x) {
+#if defined(__AMDGCN__)
+    asm volatile("" : "+v"(x));
+#elif defined(__CUDA_ARCH__)
+    asm volatile("" : "+f"(x));
+#endif
+    return x;
+}
+
 // Half types as their bit patterns.
 template <typename T>
 __device__ __forceinline__ const unsigned short* as_uint16(const T* p) {
