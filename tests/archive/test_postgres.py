@@ -7,13 +7,18 @@ import subprocess
 import sys
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import pytest
 from archive_contract import a_run, program
 from lease_contract import WholeContract
+from sqlalchemy import Connection
 
 from benchmarks.archive.server import Server
 from hipwright.archive import Archive, NoArchive, Place
+from hipwright.archive.postgres import versions
+from hipwright.archive.postgres.opening import connected
+from hipwright.archive.postgres.tables import HEAD
 from hipwright.errors import BadInput, HipwrightError, InfrastructureError
 from tests.cli import cli_tools
 
@@ -152,6 +157,28 @@ def test_reading_where_there_is_none_creates_none(server: Server, url: str, tmp_
     with pytest.raises(NoArchive, match="no archive"):
         Archive(url, create=False)
     assert server.psql(f"SELECT count(*) FROM pg_namespace WHERE nspname = '{schema_of(tmp_path)}'") == "0"
+
+
+def test_an_archive_that_is_made_while_another_process_looks_is_an_archive(url: str) -> None:
+    """Two commands that begin with a new archive: one took the tables of the other's for another program's."""
+
+    class Between:
+        """A connection during whose questions another process makes the archive."""
+
+        def __init__(self, db: Connection) -> None:
+            self.execute, self._db = db.execute, db
+
+        def scalar(self, query: Any, *more: Any) -> Any:
+            if query is versions._OTHERS:
+                Archive(url).close()
+            return self._db.scalar(query, *more)
+
+    session = connected(url)
+    try:
+        read: Any = versions.revision_of(session.address)
+        assert session.read(lambda db: read(Between(db))) == HEAD
+    finally:
+        session.close()
 
 
 def test_another_programs_schema_is_left_alone(server: Server, url: str, tmp_path: Path) -> None:

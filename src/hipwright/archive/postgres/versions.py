@@ -36,7 +36,10 @@ def revision_of(address: DatabaseAddress) -> Callable[[Connection], str | None]:
         if encoding != "UTF8":
             raise BadInput(f"the database of {address.shown} is not in UTF-8", hint="createdb --encoding UTF8")
         if not there:
-            if db.scalar(_OTHERS, {"schema": address.schema}):
+            others = db.scalar(_OTHERS, {"schema": address.schema})
+            if others and db.execute(_STATE).one()[1]:  # another process has just made the archive, all at once
+                return read(db)
+            if others:
                 raise BadInput(
                     f"the schema {address.schema} of {address.shown} is another program's",
                     hint="name another one: ?schema=NAME",
