@@ -38,11 +38,11 @@ class Tape(TorchDispatchMode):
 
 
 class TapeGraphs:
-    """`DeviceGraphs` of tapes. fails: why no capture ends well."""
+    """`DeviceGraphs` of tapes. fails: why no capture ends well; most: bytes that graphs may keep."""
 
     def __init__(self) -> None:
         self.current, self.outer, self.fails = 0, False, ""
-        self.kept = 0
+        self.kept, self.most = 0, 1 << 30
 
     def capturing(self, device: torch.device) -> bool:
         return self.outer
@@ -51,8 +51,9 @@ class TapeGraphs:
         return self.current
 
     def reserve(self, device: torch.device, size: int) -> bool:
-        self.kept += size
-        return True
+        fits = self.kept + size <= self.most
+        self.kept += size if fits else 0
+        return fits
 
     def release(self, device: torch.device, size: int) -> None:
         self.kept -= size

@@ -20,6 +20,7 @@ from hipwright.api.live.exported import live_task
 from hipwright.api.live.graphed import WARM_CALLS, GraphedProgram, library_settings
 from hipwright.api.live.module import OptimizedModule
 from hipwright.errors import GuardFailed
+from tests.api.live.tape import TapeGraphs
 
 State = dict[str, torch.Tensor]
 WEIGHT = torch.ones(4)
@@ -48,26 +49,8 @@ class Scaled:
         return [x * w + more], {"seen": x.sum()}
 
 
-class Recorder:
-    """A stand-in for `CudaGraphs`. A replay computes with the tensors of the capture, and writes into its results."""
-
-    def __init__(self) -> None:
-        self.current, self.outer, self.fails = 0, False, ""
-        self.kept, self.most = 0, 1 << 30
-
-    def capturing(self, device: torch.device) -> bool:
-        return self.outer
-
-    def stream(self, device: torch.device) -> int:
-        return self.current
-
-    def reserve(self, device: torch.device, size: int) -> bool:
-        fits = self.kept + size <= self.most
-        self.kept += size if fits else 0
-        return fits
-
-    def release(self, device: torch.device, size: int) -> None:
-        self.kept -= size
+class Recorder(TapeGraphs):
+    """A stand-in for `CudaGraphs` by which a whole call runs again, with the tensors of the capture."""
 
     def capture(self, device: torch.device, call: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         call()
