@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from hipwright.engine.emit.device_code import reserved
 from hipwright.engine.emit.tree import BracedBlock, Node, Passage, PreprocessorBranch, Section, Statement
-from hipwright.engine.ir.expr import BIT_WORD
+from hipwright.engine.ir.expr import BIT_WORD, E
 
 LONGEST = 28
 """Characters of a name from which on its last words stand for it: a parameter of a block in a block in a network."""
@@ -32,11 +32,15 @@ def cname(name: str) -> str:
 
 
 class StatementBuilder:
-    """Adds statements to the innermost open block. scopes: the names of expressions, one table a block."""
+    """Adds statements to the innermost open block.
+
+    scopes: the names of expressions, one table a block, expression id -> name; (condition id, expression id) -> name
+    where the name holds the expression only under the condition.
+    """
 
     def __init__(self) -> None:
         self.body: list[Node] = []
-        self.scopes: list[dict[int, str]] = [{}]
+        self.scopes: list[dict[int | tuple[int, int], str]] = [{}]
         self.taken: set[str] = set()
         self._current = self.body
         self._open: list[tuple[BracedBlock | PreprocessorBranch, list[Node]]] = []  # and the nodes around each
@@ -102,6 +106,30 @@ class StatementBuilder:
         self._current = node.arms[-1][1]
 
     # ------------------------------------------------------------ names
+
+    def known(self, e: E) -> str | None:
+        """The name that e has in a scope, or None."""
+        for scope in reversed(self.scopes):
+            if e.id in scope:
+                return scope[e.id]
+        return None
+
+    def name(self, e: E, name: str) -> None:
+        """Give e a name in this scope."""
+        self.scopes[-1][e.id] = name
+
+    def name_under(self, condition: E, e: E, name: str) -> None:
+        """Give e a name in this scope that holds it only where the condition does: a guard by the condition reads it,
+        and nothing else, since e may be read in its other branch and under other conditions too.
+        """
+        self.scopes[-1][condition.id, e.id] = name
+
+    def known_under(self, condition: E) -> dict[int | tuple[int, int], str]:
+        """The names that expressions have under the condition, expression id -> name."""
+        found: dict[int | tuple[int, int], str] = {}
+        for scope in self.scopes:
+            found |= {k[1]: n for k, n in scope.items() if isinstance(k, tuple) and k[0] == condition.id}
+        return found
 
     def fresh(self, name: str) -> str:
         """A local name not yet taken in this kernel."""

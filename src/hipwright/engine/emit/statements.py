@@ -81,17 +81,6 @@ class Emitter(StatementBuilder):
         for root in roots:
             self.shared[root.id] = self.shared.get(root.id, 0) + 1
 
-    def known(self, e: E) -> str | None:
-        """The name that e has in a scope, or None."""
-        for scope in reversed(self.scopes):
-            if e.id in scope:
-                return scope[e.id]
-        return None
-
-    def name(self, e: E, name: str) -> None:
-        """Give e a name in this scope."""
-        self.scopes[-1][e.id] = name
-
     def bind(self, e: E) -> str:
         """The name of e, which is declared if it has none."""
         found = self.known(e)
@@ -254,12 +243,17 @@ class Emitter(StatementBuilder):
         condition = self._operand(test, TERNARY + 1)
         if e.attr and self.shared.get(no.id, 0) > 1:
             self.bind(no)
-        if self._inline(yes) and self._inline(no):
-            return f"{condition} ? {self._in_place(yes)} : {self._in_place(no)}", TERNARY
+        held = self.known_under(test)
+        self.scopes.append(held)
+        chosen = self._in_place(yes) if self._inline(yes) else None
+        self.scopes.pop()
+        if chosen is not None and self._inline(no):
+            return f"{condition} ? {chosen} : {self._in_place(no)}", TERNARY
         name = self.fresh(e.label or "t")
         simple = no.op == "const"
         self.line(f"{e.ctype} {name}{' = ' + literal(no.attr, no.ctype) if simple else ''};")
         self.open(f"if ({condition})")
+        self.scopes[-1] |= held
         self.line(f"{name} = {self.text(yes)[0]};")
         if not simple:
             self.otherwise()

@@ -226,7 +226,7 @@ class RowScope:
                 if self._known_early(load):
                     self.emit.bind(load)
             for condition, load in self._guarded_loads([member.value], 0):
-                if self._known_early(condition) and self._known_early(load):
+                if (condition is None or self._known_early(condition)) and self._known_early(load):
                     self._bind_guarded(condition, load)
 
     def _load_places(self) -> None:
@@ -240,9 +240,12 @@ class RowScope:
         """Whether e is the same for the whole row and does not depend on its reductions."""
         return not depends(e, self.inner, self.memo) and not any(a.op == "row" for a in walk([e]))
 
-    def _guarded_loads(self, values: list[E], level: int) -> list[tuple[E, E]]:
-        """(condition, load) for loads under a condition where both are the same for the whole row."""
-        found: list[tuple[E, E]] = []
+    def _guarded_loads(self, values: list[E], level: int) -> list[tuple[E | None, E]]:
+        """(condition, load) for loads under a condition where both are the same for the whole row.
+
+        condition: None where both branches need the load, so that every row does.
+        """
+        found: list[tuple[E | None, E]] = []
         stack, seen = list(reversed(values)), set[int]()
         while stack:
             e = stack.pop()
@@ -251,15 +254,19 @@ class RowScope:
                 continue
             seen.add(e.id)
             if e.op == "guard" and not depends(e.args[0], self.inner, self.memo):
-                loads = unconditional_loads([e.args[1]])
-                found += [(e.args[0], a) for a in loads if not depends(a, self.inner, self.memo)]
+                loads = [a for a in unconditional_loads([e.args[1]]) if not depends(a, self.inner, self.memo)]
+                otherwise = {a.id for a in unconditional_loads([e.args[2]])}
+                found += [(None if a.id in otherwise else e.args[0], a) for a in loads]
             stack.extend(reversed(e.args[:1] if e.op == "guard" else e.args))
         return found
 
-    def _bind_guarded(self, condition: E, load: E) -> None:
-        """Emits a load under its condition, before the loop."""
+    def _bind_guarded(self, condition: E | None, load: E) -> None:
+        """Emits a load under its condition, before the loop; its name stands for it only under that condition."""
         emit = self.emit
-        if emit.known(load) is not None:
+        if condition is None:
+            emit.bind(load)
+            return
+        if emit.known(load) is not None or load.id in emit.known_under(condition):
             return
         name = emit.fresh(f"{cname(load.attr[0])}_value")
         test = emit.text(condition)[0]
@@ -267,7 +274,7 @@ class RowScope:
         emit.open(f"if ({test})")
         emit.line(f"{name} = {emit.text(load)[0]};")
         emit.close()
-        emit.name(load, name)
+        emit.name_under(condition, load, name)
 
 
 def column_of(member: GroupMember) -> Ix | None:
