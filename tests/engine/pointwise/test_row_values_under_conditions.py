@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from tests.engine.harness import Op, check
+from hipwright.engine import space
+from tests.engine.harness import Op, captured, check
 
 PART = 5
 
@@ -40,9 +41,16 @@ def reduced(x: torch.Tensor, y: torch.Tensor, mean: torch.Tensor, weight: torch.
     return torch.softmax(both_branches(x, y, mean, weight), -1)
 
 
+def inputs(batch: int, height: int, width: int) -> list[torch.Tensor]:
+    shape = (batch, 9, height, width)
+    return [torch.randn(shape), torch.randn(shape), torch.randn(9), torch.randn(9)]
+
+
 @pytest.mark.parametrize("function", [both_branches, three_pieces, other_branch, two_conditions, reduced])
-@pytest.mark.parametrize("size", [(12, 12), (1, 3)], ids=str)
-def test_each_branch_reads_the_values_of_its_row(function: Callable[..., torch.Tensor], size: tuple[int, int]) -> None:
+def test_each_branch_reads_the_values_of_its_row(function: Callable[..., torch.Tensor]) -> None:
     torch.manual_seed(0)
-    inputs = [torch.randn(2, 9, *size), torch.randn(2, 9, *size), torch.randn(9), torch.randn(9)]
-    check(Op(function), inputs)
+    given = inputs(2, 12, 12)
+    offered = space(captured(Op(function), given))
+    choices = {key: "rows" for key, choice in offered.items() if "rows" in choice.options}
+    assert choices or function is reduced
+    check(Op(function), given, choices=choices, other=inputs(3, 1, 3))
