@@ -53,15 +53,16 @@ def fits_and_gets_in(memory: DeviceMemory, needs: list[int], alone: int) -> None
 
     def run(number: int, need: int) -> None:
         place = memory.reserve(need)
-        for _ in range(1 + (number == alone)):
+        for turn in range(1 + 2 * (number == alone)):
             with lock:
                 inside.append(place.need)
                 most.append((sum(inside), len(inside)))
             time.sleep(0.0005)
             with lock:
                 inside.remove(place.need)
-            if number == alone and not place.alone:
-                place.become_alone()
+            if number == alone and turn < 2:
+                place.come_back()
+        assert number != alone or place.alone
         place.leave()
 
     threads = [threading.Thread(target=run, args=one, daemon=True) for one in enumerate(needs)]
@@ -119,6 +120,37 @@ def test_small_tasks_go_on_when_a_large_one_waits_for_long(where: str, monkeypat
         inside.leave()
         large.join(5)
         assert not large.is_alive()
+
+
+@WHERE
+def test_nobody_passes_a_task_that_comes_back(where: str) -> None:
+    """It comes back with twice as much, or with what it lacked, before those that wait; then alone."""
+    with memories(where, int(100 / 0.95) + 1) as memory:
+        one, other = memory.reserve(30), memory.reserve(60)
+        order: list[str] = []
+
+        def enter(name: str, need: int) -> None:
+            place = memory.reserve(need)
+            order.append(name)
+            place.leave()
+
+        def come_back() -> None:
+            one.come_back(50)
+            order.append(f"back with {one.need}")
+            one.come_back()
+            order.append(f"back with {one.need}")
+            one.leave()
+
+        works = [lambda: enter("before", 50), come_back, lambda: enter("after", 10)]
+        threads = [threading.Thread(target=work, daemon=True) for work in works]
+        for thread in threads:
+            thread.start()
+            time.sleep(0.1)
+        assert not order
+        other.leave()
+        for thread in threads:
+            thread.join(5)
+        assert order[0] == "back with 80" and sorted(order[1:]) == ["after", "back with 100", "before"]
 
 
 @WHERE
@@ -217,7 +249,7 @@ class Room:
 
     def close(self) -> None:
         self.closed += 1
-        threading.Timer(0.05, self.other.leave).start()  # the other task ends later
+        threading.Timer(0.5, self.other.leave).start()  # the other task ends later
 
     def within(self, work: Any) -> Any:
         return self.room.within(work, self.reference)
@@ -228,24 +260,30 @@ def out_of_memory(own: int) -> Verdict:
     return Verdict(status="launch_error", fault="candidate", stage="launch", message="no memory", evidence=told)
 
 
-def test_a_task_that_runs_out_beside_others_is_tried_again_alone(tmp_path: Path) -> None:
+def test_a_task_that_runs_out_beside_others_is_tried_again_with_more_then_alone(tmp_path: Path) -> None:
     made = Room(tmp_path)
-    assert made.room.crowded
     answers = [out_of_memory(20 * GB), Verdict(status="pass")]
-    assert made.within(lambda: answers.pop(0)).passed and made.closed == 1 and not made.room.crowded
+    assert made.within(lambda: answers.pop(0)).passed and made.closed == 1
+    assert made.room.crowded and made.room.accompanied  # twice as much fits beside the other task
+    answers = [out_of_memory(20 * GB), Verdict(status="pass")]
+    assert made.within(lambda: answers.pop(0)).passed and made.closed == 2 and not made.room.crowded
 
 
-def test_a_reference_that_runs_out_beside_others_is_tried_again_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lacked, accompanied", [({}, True), ({"lacked": 40 * GB}, True), ({"lacked": 70 * GB}, False)])
+def test_a_reference_that_runs_out_beside_others_is_tried_again(
+    tmp_path: Path, lacked: dict[str, int], accompanied: bool
+) -> None:
     made = Room(tmp_path)
     calls: list[int] = []
 
     def work() -> Verdict:
         calls.append(1)
         if len(calls) == 1:
-            raise Crowded(DeviceError("no memory", evidence={"out_of_memory": {"own": 1, "others": 2}}))
+            raise Crowded(DeviceError("no memory", evidence={"out_of_memory": {"own": 1, "others": 2, **lacked}}))
         return Verdict(status="pass")
 
     assert made.within(work).passed and made.closed == 1
+    assert made.room.accompanied == accompanied
 
 
 def test_alone_only_a_candidate_of_many_times_the_references_memory_is_at_fault(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from hipwright.errors import CandidateError, DeviceError, ToolchainError
+from hipwright.errors import CandidateError, DeviceError, ToolchainError, WorkerError
 from hipwright.evaluation.gpu.memory import DeviceMemory
 from hipwright.evaluation.gpu.waits import Waits
 from hipwright.evaluation.pool import Dispatcher, EvaluationJob
@@ -244,6 +244,40 @@ def test_ctrl_c_hands_over_what_is_done_and_stops():
     assert later[-1] < 100, "nothing is started after it"
     assert len(seen) == len(set(seen)) >= 5
     assert all(device.aborted.is_set() for device in devices)
+
+
+def test_what_an_interrupt_ends_has_no_outcome():
+    """Its error is the interrupt's, and the job is judged another time."""
+    seen, devices = [], [AbortedDevice("slow"), FakeDevice("quick")]
+
+    def on_done(outcome):
+        seen.append(outcome)
+        devices[0].running.wait(5)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Dispatcher(devices, build).run(jobs_of(2, 1), on_done=on_done)
+    assert devices[0].aborted.is_set() and devices[0].ended.wait(5)
+    assert len(seen) == 1 and all(outcome.error is None for outcome in seen)
+
+
+class AbortedDevice(FakeDevice):
+    """Runs until it is aborted."""
+
+    def __init__(self, name):
+        super().__init__(name)
+        self.running, self.ended = threading.Event(), threading.Event()
+
+    def evaluate(self, job, built):
+        self.running.set()
+        self.aborted.wait(20)
+        self.ended.set()
+        raise WorkerError("its process has ended: exit code -9")
+
+    def abort(self):
+        super().abort()
+        self.ended.wait(5)
+        time.sleep(0.2)  # its error is there before the run looks for outcomes
 
 
 # ---------------------------------------------------------------- waiting

@@ -103,7 +103,7 @@ class Dispatcher:
         self._tries: dict[str, JobOutcome] = {}
         self._faults: dict[str, set[str]] = {device.name: set() for device in devices}
         self._alive = [device.name for device in devices]
-        self._stopping = False
+        self._stopping, self._cancelled = False, False
         self._queue = JobQueue([], 1)
         self._threads: list[_DeviceThread] = []
 
@@ -141,7 +141,7 @@ class Dispatcher:
     def cancel(self) -> None:
         """Starts nothing more, and aborts what runs on the devices."""
         with self._changed:
-            self._stopping = True
+            self._stopping, self._cancelled = True, True
             busy = [own.device for own in self._threads if own.job is not None]
             self._changed.notify_all()
         for device in busy:
@@ -303,6 +303,8 @@ class Dispatcher:
     def _finish(
         self, job: EvaluationJob, *, value: Any = None, error: Exception | None = None, device: str = ""
     ) -> None:
+        if error is not None and self._cancelled:
+            return  # it was aborted, and is judged another time
         outcome = self._tries[job.key]
         tries = outcome.attempts + (1 if error is None else 0)
         self._outcomes.put(JobOutcome(job, value, error, device, max(1, tries), dict(outcome.seconds), outcome.waited))

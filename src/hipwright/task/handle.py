@@ -27,7 +27,7 @@ class Outline:
     workload: whose shapes were traced; another than the requested one where forward depends on values and is too large
     to run. how: "meta" or "fake" (shapes alone), "run" (on values). ops: as hipwright.program.lower.trace.OpTrace
     records them. inputs, state: the arguments and the state table with TensorSpecs for tensors. outputs: a spec for
-    each leaf.
+    each leaf. live: the most bytes that results of operators hold at once.
     """
 
     workload: Workload
@@ -36,6 +36,7 @@ class Outline:
     inputs: Tree
     state: Tree
     outputs: tuple[TensorSpec, ...]
+    live: int = 0
 
     def specs(self) -> list[TensorSpec]:
         """Inputs, parameters, buffers and outputs."""
@@ -289,7 +290,8 @@ class TaskHandle:
         """
         reply, (inputs, state) = self._host.ask("outline", {"workload": self._workloads[workload].to_dict()})
         outputs = tuple(map(TensorSpec.from_dict, reply["outputs"]))
-        return Outline(Workload.from_dict(reply["workload"]), reply["how"], reply["ops"], inputs, state, outputs)
+        at = Workload.from_dict(reply["workload"])
+        return Outline(at, reply["how"], reply["ops"], inputs, state, outputs, reply["live"])
 
     def operations(self, workload: str) -> float:
         """Arithmetic operations of the products and convolutions in one forward; 0 where unknown."""

@@ -1,7 +1,8 @@
 """Reservations of a GPU's memory by tasks: those run side by side that fit together, the others wait.
 
 A task's need is estimated from its specs, and corrected by what the task took before. A task that runs
-out of memory beside others is tried again alone; only alone can it, or a candidate, be at fault (docs/tasks.md).
+out of memory beside others is tried again with twice as much, then alone; only alone can it, or a candidate, be at
+fault (docs/tasks.md).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from hipwright.evaluation.gpu.waits import WAITS
-from hipwright.measure.cost import tensor_bytes
+from hipwright.measure.cost import ITEM_BYTES, tensor_bytes
 from hipwright.records import TensorSpec
 from hipwright.task import Outline
 from hipwright.tensors import leaves
@@ -31,6 +32,8 @@ USABLE = 0.95
 """Of the device's memory."""
 EXACT_BYTES = 6 << 30
 """Of a float64 reference at once, at the most; beyond, it takes what nobody has reserved, or runs in parts."""
+DOUBLE_BYTES = 8
+"""Of an element of float64."""
 MULTIPLE = 4
 """A candidate that takes more than this many times the reference's memory, alone on the device, is at fault."""
 LEARNT = 1.15
@@ -53,18 +56,19 @@ class DeviceMemory:
         self._queue: deque[Reservation] = deque()
         self._borrowing = 0  # tasks that wait for spare memory
 
-    def reserve(self, need: int) -> Reservation:
+    def reserve(self, need: int, *, again: bool = False) -> Reservation:
         """Waits until so much is left, or nobody else is inside; a need above the total is the total.
 
         Smaller tasks pass a larger one that waits, `PASSES` of them, and again as many whenever PATIENCE_S have gone.
+        again: the task was inside before; it comes before all who were not, and nobody passes it.
         """
-        found = Reservation(self, min(need, self.total))
+        found = Reservation(self, min(need, self.total), again=again)
         self._wait(found)
         return found
 
     def _wait(self, one: Reservation) -> None:
         with self._changed:
-            self._queue.append(one)
+            self._queue.insert(self._place(one), one)
             try:
                 with WAITS.waiting():
                     while not self._is_turn_of(one):
@@ -77,6 +81,10 @@ class DeviceMemory:
             finally:
                 self._queue.remove(one)
                 self._changed.notify_all()
+
+    def _place(self, one: Reservation) -> int:
+        """Where it waits: who was inside before comes first."""
+        return sum(other.again for other in self._queue) if one.again else len(self._queue)
 
     def _is_turn_of(self, one: Reservation) -> bool:
         before = self._queue.index(one)
@@ -132,10 +140,10 @@ class DeviceMemory:
 
 
 class Reservation:
-    """A task's place in a GPU's memory. need: bytes."""
+    """A task's place in a GPU's memory. need: bytes. again: whether it was inside before, and nobody passes it."""
 
-    def __init__(self, memory: DeviceMemory, need: int) -> None:
-        self.need = need
+    def __init__(self, memory: DeviceMemory, need: int, *, again: bool = False) -> None:
+        self.need, self.again = need, again
         self._passed, self._until = 0, 0.0  # while it waits
         self._memory = memory
 
@@ -157,6 +165,8 @@ class Reservation:
 
     def holds_up(self) -> bool:
         """Whether those behind it wait for it."""
+        if self.again:
+            return True
         if self._passed >= PASSES and time.monotonic() >= self._until:
             self._passed = 0
         return self._passed >= PASSES
@@ -165,10 +175,11 @@ class Reservation:
         """See `DeviceMemory.spare`."""
         return self._memory.spare(self, wanted, pause)
 
-    def become_alone(self) -> None:
-        """Leaves, and comes back once nobody else is inside."""
+    def come_back(self, more: int = 0) -> None:
+        """Leaves, and comes back with twice as much or with `more` bytes more; the second time, alone."""
         self.leave()
-        self.need, self._passed = self._memory.total, 0
+        self.need = self._memory.total if self.again else min(max(2 * self.need, self.need + more), self._memory.total)
+        self.again = True
         self._memory._wait(self)
 
     def leave(self) -> None:
@@ -198,7 +209,7 @@ class TaskNeed:
 def estimated(outline: Outline) -> TaskNeed:
     """The need of a task, from specs alone.
 
-    Candidate and reference each hold the rotating inputs and outputs, what an operator makes beyond them, and inputs
+    Candidate and reference each hold the rotating inputs and outputs, what operators make beyond them, and inputs
     and outputs of a verification. The reference holds parameters as a template, in two baselines and for a
     verification, and a float64 run up to EXACT_BYTES; the process of held parameters half a dozen states, and as much
     of models set to them, in the task's dtype and float64.
@@ -211,14 +222,20 @@ def estimated(outline: Outline) -> TaskNeed:
     state = size([outline.state["params"], outline.state["buffers"]])
     largest = max((sum(map(tensor_bytes, (*op["in"], *op["out"]))) for op in outline.ops), default=0)
     rotated = max(both, min(ROTATED_BYTES, 8 * both))
-    made = max(0, largest - both)
-    exact = min(4 * (both + made + state), EXACT_BYTES)
+    made = max(0, largest - both, outline.live - size(list(outline.outputs)))
+    exact = min(_wider(outline) * (2 * both + made + 2 * state), EXACT_BYTES)
     return TaskNeed(
         candidate=rotated + 2 * state + both + made,
         reference=rotated + 4 * state + both + 2 * made + exact,
         holding=12 * state,
         case=both + made + exact,
     )
+
+
+def _wider(outline: Outline) -> int:
+    """How many times as wide as the outputs' elements those of float64 are."""
+    floats = [ITEM_BYTES[spec.dtype] for spec in outline.outputs if "float" in spec.dtype]
+    return DOUBLE_BYTES // min(floats, default=DOUBLE_BYTES // 2)
 
 
 def learnt_bytes(folder: Path, key: str, estimated: int) -> int:

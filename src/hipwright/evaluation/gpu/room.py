@@ -93,23 +93,26 @@ class TaskRoom:
         return self._reservation is not None and self._reservation.accompanied
 
     def within(self, work: Callable[[], Found], reference: Callable[[], DeviceReference]) -> Found:
-        """What the work gives. Where memory runs out beside other tasks, it is done again alone on the device.
+        """What the work gives. Where memory runs out beside other tasks, it is done again with twice as much, or with
+        what it lacked, and then alone on the device.
 
         Alone, a candidate is at fault that takes more than `MULTIPLE` times the reference's memory; what takes less is
         a DeviceError: the device is too small for both.
         """
-        try:
-            found = work()
-            if not (self.crowded and _memory(found)):
-                return self._blamed(found, reference)
-        except HipwrightError as error:
-            if not (self.crowded and "out_of_memory" in error.evidence):
-                raise
-        self._close()
-        assert self._reservation is not None
-        self._ran_out = True
-        self._reservation.become_alone()
-        return self._blamed(work(), reference)
+        while True:
+            lacked = 0
+            try:
+                found = work()
+                if not (self.crowded and _memory(found)):
+                    return self._blamed(found, reference)
+            except HipwrightError as error:
+                if not (self.crowded and "out_of_memory" in error.evidence):
+                    raise
+                lacked = int(error.evidence["out_of_memory"].get("lacked", 0))
+            self._close()
+            assert self._reservation is not None
+            self._ran_out = True
+            self._reservation.come_back(lacked)
 
     def _blamed(self, found: Found, reference: Callable[[], DeviceReference]) -> Found:
         told = _memory(found)

@@ -109,7 +109,7 @@ class GpuVisitor:
                 self._gpu.lock.give_way()
             case "reserve":
                 assert memory is not None
-                found = memory.reserve(message["need"])
+                found = memory.reserve(message["need"], again=message["again"])
                 with self._lock:
                     if not self.ended:
                         self._rooms[number] = found

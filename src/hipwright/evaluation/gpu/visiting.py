@@ -147,7 +147,7 @@ class VisitorMemory(DeviceMemory):
     def _wait(self, one: Reservation) -> None:
         number = next(self._numbers)
         with WAITS.waiting():
-            self._line.ask("reserve", room=number, need=one.need)
+            self._line.ask("reserve", room=number, need=one.need, again=one.again)
         self._rooms[one] = number
 
     @contextmanager

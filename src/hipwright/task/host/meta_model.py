@@ -22,6 +22,7 @@ from hipwright.task.host.copied import SharedModules, copied
 from hipwright.task.host.leaves import elements_of
 from hipwright.task.host.load import MODULE, TaskModule
 from hipwright.task.host.made_elements import MadeElements
+from hipwright.task.host.modes.live_bytes import LiveBytes
 from hipwright.task.host.modes.meta_shapes import MetaShapes
 from hipwright.task.host.reference import and_written, with_written
 from hipwright.torchio import map_torch
@@ -55,11 +56,11 @@ class MetaModel:
         """forward's outputs without data, as `with_written` returns them. made: counts what is made on the way."""
         return self._call(inputs, how, *filter(None, (made,)))
 
-    def operators(self, inputs: Sequence[Any], how: How) -> tuple[list[dict[str, Any]], Any]:
-        """(operators as hipwright.program.lower.trace.OpTrace records them, `and_written`'s result)."""
-        trace = OpTrace()
-        outputs = self._call(inputs, how, trace, call=and_written)
-        return trace.ops, outputs
+    def operators(self, inputs: Sequence[Any], how: How) -> tuple[list[dict[str, Any]], Any, int]:
+        """(operators as OpTrace records them, `and_written`'s result, `LiveBytes.most`)."""
+        trace, living = OpTrace(), LiveBytes()
+        outputs = self._call(inputs, how, living, trace, call=and_written)
+        return trace.ops, outputs, living.most
 
     def operations(self, inputs: Sequence[Any]) -> tuple[float, Any]:
         """(arithmetic operations of the products and convolutions in forward, outputs).

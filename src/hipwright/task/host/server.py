@@ -24,6 +24,7 @@ from hipwright.task.host import state as states
 from hipwright.task.host.leaves import elements_of, finite_share, may_index, plain, reshaped, shapes_of, spec_of
 from hipwright.task.host.load import SUPPORTED, TaskModule
 from hipwright.task.host.meta_model import HOW, MetaModel, without_data
+from hipwright.task.host.modes.live_bytes import LiveBytes
 from hipwright.task.host.modes.value_checks import values_checked
 from hipwright.task.host.prepared import KeptStates
 from hipwright.task.host.reference import ReferenceModel, and_written, named_leaves, with_written
@@ -304,8 +305,8 @@ class TaskHost:
         return {}, self.file.guarded(lambda: capture(self.reference.model(), inputs, **how), "capturing the graph")
 
     def outline(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
-        """The reference's operators and specs at a workload's shapes: {"workload", "how", "ops", "outputs": [spec,
-        ...]}, and [inputs, state table] with specs for tensors.
+        """The reference's operators and specs at a workload's shapes: {"workload", "how", "ops", "live": bytes,
+        "outputs": [spec, ...]}, and [inputs, state table] with specs for tensors.
 
         "workload" is another, smaller one where forward needs values.
         """
@@ -315,11 +316,11 @@ class TaskHost:
         for how, at, attempt in self._traces(workload):
             try:
                 inputs = attempt[0]()
-                ops, (outputs, written) = attempt[1](inputs)
+                ops, (outputs, written), live = attempt[1](inputs)
             except TaskError as error:
                 problem = error
                 continue
-            reply = {"workload": at.to_dict(), "how": how, "ops": ops}
+            reply = {"workload": at.to_dict(), "how": how, "ops": ops, "live": live}
             specs = [spec_of(leaf) for _, leaf in named_leaves("output", outputs)]
             specs += [spec for spec in map(spec_of, written) if whole(spec, ops)]
             reply["outputs"] = [spec.to_dict() for spec in specs]
@@ -336,11 +337,11 @@ class TaskHost:
         elif (smaller := self._stand_in()) is not None:
             yield "run", smaller, (lambda: self.draw(smaller, 0), self._watched)
 
-    def _watched(self, inputs: list[Any]) -> tuple[list[dict[str, Any]], Any]:
+    def _watched(self, inputs: list[Any]) -> tuple[list[dict[str, Any]], Any, int]:
         model = self.reference.model()
-        with torch.no_grad(), OpTrace() as trace:
+        with torch.no_grad(), LiveBytes() as living, OpTrace() as trace:
             outputs = self.file.guarded(lambda: and_written(model, inputs, self._wrote), "forward")
-        return trace.ops, outputs
+        return trace.ops, outputs, living.most
 
 
 def _phase(name: str) -> None:

@@ -169,23 +169,25 @@ class DeviceReference(DeviceProcess):
             return self._expected[key]
 
     def _make(self, drawn: InputSetId, state: Tree, policy: TolerancePolicy) -> ExpectationInfo:
-        found = self._made(drawn, state, policy, may_ask=self.share() > 0)
+        found = self._made(drawn, state, policy)
         if isinstance(found, int):
             with self.with_spare(found):
-                found = self._made(drawn, state, policy, may_ask=False)
+                found = self._made(drawn, state, policy, lacked=found)
         assert isinstance(found, ExpectationInfo)
         return found
 
-    def _made(self, drawn: InputSetId, state: Tree, policy: TolerancePolicy, *, may_ask: bool) -> ExpectationInfo | int:
-        """An expectation; may_ask: or the bytes beyond its share that a float64 run needs."""
-        case, strict = next(self._ids), policy.mode == "strict"
+    def _made(self, drawn: InputSetId, state: Tree, policy: TolerancePolicy, lacked: int = 0) -> ExpectationInfo | int:
+        """An expectation, or the bytes beyond its share that a float64 run lacks, unless they are known."""
+        may_ask, case, strict = not lacked and self.share() > 0, next(self._ids), policy.mode == "strict"
         header = {"case": case, "drawn": self.header(drawn), "state": self.state_number(state), "strict": strict}
         header["written"] = list(self.handle.written)
         reply, tree = self.ask("run", {**header, "may_ask": may_ask})
         if "wanted" in reply:
             return int(reply["wanted"])
         if reply["short"] and self.crowded():
-            raise Crowded(DeviceError("too little for the float64 reference", evidence={"out_of_memory": {}}))
+            raise Crowded(
+                DeviceError("too little for the float64 reference", evidence={"out_of_memory": {"lacked": lacked}})
+            )
         arguments = self.ask_once("arguments", drawn)[1]
         c = policy.c * (NATIVE_SLACK if reply["reference"] == "native" else 1.0)
         budgets = [rules.budget(leaf, arguments, state, c) for leaf in reply["leaves"]]
