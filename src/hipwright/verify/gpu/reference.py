@@ -56,9 +56,8 @@ def open_reference(
 
     limits.wall_s bounds each call. memory_limit_bytes: device memory the host may fill; 0 for 90 % of what is free when
     it is needed. last_level_bytes: of the architecture's last cache, which torch does not report on every device (the
-    Infinity Cache); 0 where it is not known. simulated: the name of a GPU that is software, whose memory is the
-    processor's: the reference runs there, and inputs are not rotated. share(): bytes of device memory that the host may
-    keep beside other tasks, asked when it starts; 0 for all.
+    Infinity Cache); 0 where it is not known. simulated: the name of a GPU that is software, where inputs are not
+    rotated. share(): bytes of device memory that the host may keep beside others, asked when it starts; 0 for all.
     Raises TaskError where the file's code fails, DeviceError where the device does.
     """
     bounds: dict[str, int | str] = {"memory_limit_bytes": memory_limit_bytes, "last_level_bytes": last_level_bytes}
