@@ -36,8 +36,7 @@ from hipwright.verify.gpu.reference_handles import (
 BASELINES = ("eager", "compile")
 MORE = ("max-autotune", "copy")
 """Sides that are opened only on request: slow to compile, or no baseline at all."""
-# RLIMIT_DATA counts the CUDA driver's own mappings too: 1.5 GB before the first tensor
-LIMITS = Limits(wall_s=600.0, cpu_s=24 * 3600.0, memory_mb=16384)
+LIMITS = Limits(wall_s=600.0, cpu_s=24 * 3600.0, memory_mb=16384)  # the CUDA driver's own mappings count, 1.5 GB
 
 
 def open_reference(
@@ -169,11 +168,12 @@ class DeviceReference(DeviceProcess):
 
     def _make(self, drawn: InputSetId, state: Tree, policy: TolerancePolicy) -> ExpectationInfo:
         found = self._made(drawn, state, policy)
-        if isinstance(found, int):
-            with self.with_spare(found):
-                found = self._made(drawn, state, policy, lacked=found)
-        assert isinstance(found, ExpectationInfo)
-        return found
+        if not isinstance(found, int):
+            return found
+        with self.with_spare(found):
+            made = self._made(drawn, state, policy, lacked=found)
+        assert not isinstance(made, int)
+        return made
 
     def _made(self, drawn: InputSetId, state: Tree, policy: TolerancePolicy, lacked: int = 0) -> ExpectationInfo | int:
         """An expectation, or the bytes beyond its share that a float64 run lacks, unless they are known."""
