@@ -167,8 +167,7 @@ class DeviceReference(DeviceProcess):
             return self._expected[key]
 
     def _make(self, drawn: InputSetId, state: Tree, policy: TolerancePolicy) -> ExpectationInfo:
-        found = self._made(drawn, state, policy)
-        if not isinstance(found, int):
+        if not isinstance(found := self._made(drawn, state, policy), int):
             return found
         with self.with_spare(found):
             made = self._made(drawn, state, policy, lacked=found)
