@@ -25,7 +25,7 @@ while [[ $1 == --* ]]; do shift; done
 echo "$node: $*" >> "$LOG"
 [[ "$*" == *--block* ]] && exec sleep 3 > /dev/null 2>&1
 [[ $2 == bench ]] || exit 0
-until [[ $(grep -c "up --address" "$LOG") == 2 ]]; do sleep 0.05; done
+until [[ $(grep -c "fleet up" "$LOG") == 3 ]]; do sleep 0.05; done
 exit 1""",
 }
 
@@ -47,7 +47,7 @@ def calls(tmp_path: Path) -> tuple[int, list[str]]:
 def test_slurms_script_starts_every_node_and_gives_the_benchmarks_exit_code(calls: tuple[int, list[str]]) -> None:
     code, ran = calls
     assert code == 1
-    assert "n1: hipwright fleet up --host 10.0.0.1 --port 6379 --name n1 --block" in ran[:2]
+    assert "n1: hipwright fleet up --host 10.0.0.1 --port 6379 --name n1 --block" in ran
     joins = {line for line in ran if "--address 10.0.0.1:6379 --host" in line}
     assert joins == {
         f"n{n}: hipwright fleet up --address 10.0.0.1:6379 --host 10.0.0.{n} --name n{n} --block" for n in (2, 3)
