@@ -218,14 +218,14 @@ def test_an_estimate_grows_with_inputs_and_parameters() -> None:
 
 def test_what_was_taken_corrects_the_estimate(tmp_path: Path) -> None:
     assert learnt_bytes(tmp_path, "task", 7 * GB) == 7 * GB
-    learn(tmp_path, "task", 10 * GB, ran_out=False)
+    learn(tmp_path, "task", {"reference": 7 * GB}, ran_out=False)
     assert learnt_bytes(tmp_path, "task", 7 * GB) == 7 * GB  # a reference takes what is left
     assert 10 * GB < learnt_bytes(tmp_path, "task", 50 * GB) < 13 * GB
-    learn(tmp_path, "task", 10 * GB, ran_out=True)
+    learn(tmp_path, "task", {"reference": 7 * GB}, ran_out=True)
     assert 10 * GB < learnt_bytes(tmp_path, "task", 7 * GB) < 13 * GB
     (tmp_path / "device-memory" / "other.json").write_text("{nonsense")
     assert learnt_bytes(tmp_path, "other", GB) == GB
-    learn(Path("/proc/nowhere"), "task", 1, ran_out=False)
+    learn(Path("/proc/nowhere"), "task", {}, ran_out=False)
 
 
 class Room:
@@ -237,7 +237,7 @@ class Room:
         self.closed = 0
         gpu: Any = SimpleNamespace(memory=self.memory, cache=SimpleNamespace(folder=folder))
         task = SimpleNamespace(key="key", workloads=[SimpleNamespace(name="given")])
-        learn(folder, "key", 5 * GB, ran_out=True)
+        learn(folder, "key", {"reference": 2 * GB}, ran_out=True)
 
         def outline(_: str) -> Any:
             raise DeviceError("not traced")

@@ -26,6 +26,8 @@ from hipwright.tensors import leaves
 
 PROCESSES_BYTES = 7 << 29
 """Of the three processes of a task beside its tensors: contexts, libraries' workspaces, memory that torch keeps."""
+CONTEXTS_BYTES = 3 << 30
+"""Of the processes, which torch does not count."""
 ROTATED_BYTES = 1 << 30
 """Of inputs that rotate, in each of the two."""
 USABLE = 0.95
@@ -250,15 +252,16 @@ def learnt_bytes(folder: Path, key: str, estimated: int) -> int:
     return estimated
 
 
-def learn(folder: Path, key: str, nbytes: int, *, ran_out: bool) -> None:
-    """Keeps what a task took, and whether memory ran out, for the next time; a folder that cannot be written keeps
-    nothing.
+def learn(folder: Path, key: str, taken: Mapping[str, int], *, ran_out: bool) -> None:
+    """Keeps the bytes that a task's processes took, and whether memory ran out, for the next time; a folder that cannot
+    be written keeps nothing.
     """
     path = _file(folder, key)
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
-        part.write_text(json.dumps({"bytes": nbytes, "ran_out": ran_out}))
+        total = sum(taken.values()) + CONTEXTS_BYTES
+        part.write_text(json.dumps({"bytes": total, "ran_out": ran_out, "taken": dict(taken)}))
         part.replace(path)
 
 

@@ -19,8 +19,6 @@ from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.reference import DeviceReference
 
 Found = TypeVar("Found", Verdict, TimingResult)
-CONTEXTS_BYTES = 3 << 30
-"""Of the two processes, which torch does not count."""
 KEPT_BYTES = 1 << 29
 """Of a process for draws and results of small shapes."""
 LEAST_BYTES = 1 << 30
@@ -57,11 +55,10 @@ class TaskRoom:
         if self._reservation is None or reference is None:
             return
         with contextlib.suppress(HipwrightError):
-            taken = [reference.taken(), worker.memory()["reserved"]]
-            held = holding.taken() if holding is not None else 0
-            if all(taken):
-                total = sum(taken) + held + CONTEXTS_BYTES
-                learn(self._gpu.cache.folder, self._handle.task.key, total, ran_out=self._ran_out)
+            taken = {"reference": reference.taken(), "candidate": worker.memory()["reserved"]}
+            if all(taken.values()):
+                taken["holding"] = holding.taken() if holding is not None else 0
+                learn(self._gpu.cache.folder, self._handle.task.key, taken, ran_out=self._ran_out)
 
     def leave(self) -> None:
         """Gives the memory back, once the processes have ended."""

@@ -18,6 +18,7 @@ from hipwright.program.lower.arguments import KernelLauncher, make_launch
 from hipwright.program.lower.emission import PlanScope
 from hipwright.program.lower.folding import Constant, Lowered, at, describe, holds_module, returns, store
 from hipwright.program.lower.host_values import host_value_names
+from hipwright.program.lower.lifetimes import freed
 from hipwright.program.lower.plan import FILENAME, LoweredPlan
 from hipwright.program.lower.table import StateTable, StateTensor
 from hipwright.program.lower.values import ExpressionLowering
@@ -71,7 +72,7 @@ class _Lowerer(ExpressionLowering):
         self.inputs = given - bound_names(node) if node.name == "forward" else set()
         self.locals = bound_names(node) | given
         self.host_names = host_value_names(node, self.shared.values.keys())
-        body = self.block(node.body)
+        body = freed(self.block(node.body), sorted(given))
         args = ast.arguments(
             posonlyargs=[],
             args=[ast.arg(arg=a.arg) for a in node.args.args[1:]],
