@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hipwright.evaluation.gpu.context import last_level_bytes
-from hipwright.measure.roofline import MOST_SLOTS, OVER_CACHE, SHORTCUTS, count_work, floor_of, rotation
+from hipwright.measure.roofline import MOST_SLOTS, OVER_CACHE, SHORTCUTS, SPLIT_PRODUCTS, count_work, floor_of, rotation
 
 
 @dataclass
@@ -96,10 +96,20 @@ def product(m: int, k: int, n: int, out: dict[str, Any], *more: dict[str, Any], 
     return count_work([first, *more], [left] if own else [spec(3)], [right], [out])
 
 
-def test_products_are_bound_by_operations() -> None:
+@pytest.mark.parametrize("flops, rate", [({"float32": 1e13}, 1e13), ({"float32": 1e13, "float16": 2e13}, 1e13)])
+@pytest.mark.parametrize("more", [{}, {"float64": 5e12}])
+def test_products_are_bound_by_operations(flops: dict[str, float], rate: float, more: dict[str, float]) -> None:
+    bound_by(Rates(flops={**flops, **more}), rate)
+
+
+def test_a_float32_product_may_be_three_of_half_parts() -> None:
+    bound_by(Rates(flops={"float32": 1e13, "float16": 1e14}), 1e14 / SPLIT_PRODUCTS)
+
+
+def bound_by(rates: Rates, rate: float) -> None:
     work = product(4096, 4096, 4096, spec(4096, 4096))
-    floor = floor_of(work, Rates(), cache_bytes=0)
-    assert floor.bound == "compute" and floor.roofline_ms == pytest.approx(2e3 * 4096**3 / 1e13)
+    floor = floor_of(work, rates, cache_bytes=0)
+    assert floor.bound == "compute" and floor.roofline_ms == pytest.approx(2e3 * 4096**3 / rate)
     assert floor.lowest_ms == pytest.approx(floor.roofline_ms / SHORTCUTS)
 
 

@@ -4,8 +4,8 @@
 Two figures, from measured ceilings, without launch overhead:
 
 - roofline_ms: counted bytes / copy bandwidth or counted operations / matrix rate, whichever is longer: the figure that
-  programs are compared with. A good program may be a little faster (data that stays in the cache, an algebraic
-  shortcut).
+  programs are compared with. float32 runs at the rate of three float16 products where that is higher. A good program
+  may be a little faster (data that stays in the cache, an algebraic shortcut).
 - lowest_ms: a true lower bound: a program below it did not do the work, and is IMPOSSIBLE. Each step errs towards less:
 
   bytes: outputs are written and inputs and parameters read once. The cache keeps at most its size of them from one call
@@ -32,6 +32,8 @@ from hipwright.task.placed import PLACED
 
 BYTES_MARGIN = 0.85
 SHORTCUTS = 8.0
+SPLIT_PRODUCTS = 3
+"""Products of float16 parts that give one as accurate as float32's own (Ootomo and Yokota, IJHPCA 2022)."""
 OVER_CACHE = 3
 """The rotating inputs fill the last-level cache this many times."""
 MOST_SLOTS = 64
@@ -162,4 +164,6 @@ def _seconds(count: float, dtype: str, rates: Rates) -> float:
     Unknown dtypes run at the fastest known rate: a lower bound may be too low, never too high.
     """
     rate = rates.flops.get(dtype) or max(rates.flops.values(), default=0.0)
+    if dtype == "float32":
+        rate = max(rate, rates.flops.get("float16", 0.0) / SPLIT_PRODUCTS)
     return count / rate if rate else 0.0
