@@ -141,7 +141,7 @@ def test_nobody_passes_a_task_that_comes_back(where: str) -> None:
             order.append(f"back with {one.need}")
             one.leave()
 
-        works = [lambda: enter("before", 50), come_back, lambda: enter("after", 10)]
+        works = [lambda: enter("before", 50), come_back, lambda: enter("after", 30)]
         threads = [threading.Thread(target=work, daemon=True) for work in works]
         for thread in threads:
             thread.start()

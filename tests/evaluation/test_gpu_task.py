@@ -242,7 +242,7 @@ def test_a_candidate_wrong_only_in_timed_calls_is_refused_where_inputs_are_large
             one = program(name, kind)
             parsed = parse(one.text)
             build = gpu.build(parsed.hip, dict(parsed.defines(one.knobs)))
-            return task.time(one, build, gate="full", outline=handle.outline(), again=False)
+            return task.time(one, build, gate="full", again=False)
 
         honest, wrong = timed("honest", "linear_packed"), timed("broken", "first_result")
         assert honest.verdict is None and honest.timing is not None

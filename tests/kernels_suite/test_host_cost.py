@@ -27,10 +27,13 @@ def test_the_fast_path_is_faster(tmp_path: Path) -> None:
     path = tmp_path / "two.py"
     path.write_text(TASK)
     done = run(path)
-    found = re.fullmatch(r"two: (\d+) launches, ([\d.]+) us a call, ([\d.]+) us on the checked path\n", done.stdout)
+    us = r"([\d.]+) us"
+    line = rf"two: (\d+) launches, {us} a call, {us} on the checked path; as a drop-in {us}, {us} by a graph\n"
+    found = re.fullmatch(line, done.stdout)
     assert found, done.stdout + done.stderr
     assert int(found[1]) == 2
     assert 0 < float(found[2]) < float(found[3])
+    assert float(found[4]) > 0 < float(found[5])
 
 
 def test_a_task_that_is_not_there(tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ class ModelNewSchedule:
         self, name: str, worker: CandidateWorker, load_options: Mapping[str, Any]
     ) -> EvaluationStage[TimingResult]:
         """Times the file in its own worker, against every baseline of the gate."""
-        gpu, outline = self.context.gpus[name], self.context.outline()
+        gpu = self.context.gpus[name]
 
         def work(state: EvaluationState) -> TimingResult:
             known = state.found.verified_at(name, gpu.workload)
@@ -195,7 +195,6 @@ class ModelNewSchedule:
                 state.program,
                 None,
                 gate=self.gate,
-                outline=outline,
                 again=False,
                 known=known,
                 worker=worker,

@@ -325,7 +325,7 @@ def full_timing(
     def work(state: EvaluationState) -> TimingResult:
         known = state.found.verified_at(target, gpu.workload)
         build = state.found.builds.gpu[target]
-        return gpu.time(state.program, build, gate=gate, outline=context.outline(), again=again, known=known)
+        return gpu.time(state.program, build, gate=gate, again=again, known=known)
 
     stage = time_stage(context, target, work)
 

@@ -84,7 +84,7 @@ def prepare(
     try:
         gpu, build = context.gpus[target], state.found.builds.gpu[target]
         known = state.found.verified_at(target, gpu.workload)
-        return stack.enter_context(gpu.prepared(state.program, build, context.outline(), worker, known=known))
+        return stack.enter_context(gpu.prepared(state.program, build, worker, known=known))
     except HipwrightError as error:
         met = error
 
@@ -101,9 +101,9 @@ def unprepared(
 
     For inputs of which the device can hold only one program's. worker: another process than the task's own.
     """
-    gpu, build, outline = context.gpus[target], state.found.builds.gpu[target], context.outline()
+    gpu, build = context.gpus[target], state.found.builds.gpu[target]
     known = state.found.verified_at(target, gpu.workload)
-    return lambda: gpu.time(state.program, build, gate="fast", outline=outline, again=False, known=known, worker=worker)
+    return lambda: gpu.time(state.program, build, gate="fast", again=False, known=known, worker=worker)
 
 
 def measure(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 
 from hipwright.measure.cost import ITEM_BYTES, OpCall, Spec, base_name, tensor_bytes
@@ -15,18 +15,35 @@ embedding reads one for each index and column.
 """
 
 
-def picked_bytes(spec: Spec, ops: Sequence[OpCall]) -> int:
-    """Bytes that are read of a tensor, or written in place: where gathers and writes at some places alone use it, what
-    these select; else all of it.
+def picked_bytes(ops: Iterable[OpCall]) -> Callable[[Spec], int]:
+    """Counts, of a tensor that these operators use, the bytes that are read or written in place: where gathers and
+    writes at some places alone use it, what these select; else all of it.
+
+    The operators are gone through once, as a network has thousands, and as many parameters.
     """
-    whole = tensor_bytes(spec)
-    users = [call for call in ops if any(like(one) == like(spec) for one in call["in"])]
-    if not users or any(base_name(c["op"]) not in GATHERS | PLACED or like(c["in"][0]) != like(spec) for c in users):
-        return whole
-    item = ITEM_BYTES.get(spec["dtype"], 8)
+    users: dict[tuple[str, int], list[OpCall]] = {}
+    for call in ops:
+        for key in {like(one) for one in call["in"]}:
+            users.setdefault(key, []).append(call)
+    known: dict[tuple[str, int], int | None] = {}
+
+    def count(spec: Spec) -> int:
+        key, whole = like(spec), tensor_bytes(spec)
+        if key not in known:
+            known[key] = _selected(key, users.get(key, []))
+        selected = known[key]
+        return whole if selected is None else min(whole, selected)
+
+    return count
+
+
+def _selected(key: tuple[str, int], users: Sequence[OpCall]) -> int | None:
+    """Bytes that gathers and writes at some places select; None where others use the tensor too."""
+    if not users or any(base_name(c["op"]) not in GATHERS | PLACED or like(c["in"][0]) != key for c in users):
+        return None
     gathers = [call for call in users if base_name(call["op"]) in GATHERS and call["out"]]
     placed = sum(tensor_bytes(call["in"][-1]) for call in users if base_name(call["op"]) in PLACED)
-    return min(whole, item * sum(map(_elements, gathers)) + placed)
+    return ITEM_BYTES.get(key[0], 8) * sum(map(_elements, gathers)) + placed
 
 
 def like(spec: Spec) -> tuple[str, int]:

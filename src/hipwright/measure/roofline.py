@@ -122,11 +122,11 @@ def count_work(
             own = (Counter(map(like, call["in"][first : first + 2])) & leaves).total() == 2
             if own and sum(map(tensor_bytes, call["out"])) <= room:
                 sure[dtype] = max(sure.get(dtype, 0.0), float(op_flops(call)))
-    shares = nonzero or {}
+    shares, picked_of = nonzero or {}, picked_bytes(ops)
     touched = sum(tensor_bytes(call["in"][-1]) for call in placing)
     return TaskWork(
-        sum(picked_bytes(spec, ops) for spec in inputs if like(spec) not in placed),
-        sum(picked_bytes(spec, ops) for spec in params),
+        sum(picked_of(spec) for spec in inputs if like(spec) not in placed),
+        sum(map(picked_of, params)),
         room + touched,
         sum(needed(spec, shares.get(place, 1.0)) for place, spec in enumerate(inputs)),
         sum(needed(spec) for spec in params),

@@ -80,7 +80,7 @@ def count_traffic(calls: Iterable[OpCall], held: Sequence[Spec], outputs: Sequen
     tensors.
     """
     ops = [call for call in calls if base_name(call["op"]) not in FREE]
-    read = sum(picked_bytes(spec, ops) for spec in held)
+    read = sum(map(picked_bytes(ops), held))
     return Traffic(read + sum(map(tensor_bytes, outputs)), float(sum(map(_operations, ops))))
 
 

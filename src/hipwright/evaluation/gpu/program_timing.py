@@ -18,7 +18,7 @@ from hipwright.measure import paired_timing
 from hipwright.measure.paired_timing import TimingResult
 from hipwright.measure.settings import FULL, SCORE, TimingSettings
 from hipwright.records import Build, Program, Verdict
-from hipwright.task import Outline, TaskHandle
+from hipwright.task import TaskHandle
 from hipwright.verify.candidate import Rejected
 from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.device_judging import AcceptedDigests, judge_on_device, judge_set
@@ -56,13 +56,12 @@ class ProgramTiming(TimedTask):
         program: Program,
         build: Build | None,
         gate: Gate,
-        outline: Outline,
         again: bool,
         known: bool,
         worker: CandidateWorker | None,
         load_options: Mapping[str, Any] | None,
     ) -> TimingResult:
-        alone = partial(self._time_alone, program, build, gate, outline, worker or self.worker, load_options, known)
+        alone = partial(self._time_alone, program, build, gate, worker or self.worker, load_options, known)
         first = alone()
         if gate == "fast" and first.verdict is not None:  # short blocks do not suffice to reject a program
             first = alone(settings=FULL)
@@ -72,14 +71,13 @@ class ProgramTiming(TimedTask):
             at = self._renewed(self._measured("full"))
             if at.large:  # the device has no memory for large inputs in two workers
                 self.worker.close()
-            return self._with_notes(self._remeasured(first, program, build, outline, at), at)
+            return self._with_notes(self._remeasured(first, program, build, at), at)
 
     def _time_alone(
         self,
         program: Program,
         build: Build | None,
         gate: Gate,
-        outline: Outline,
         worker: CandidateWorker,
         load_options: Mapping[str, Any] | None,
         known: bool,
@@ -96,8 +94,9 @@ class ProgramTiming(TimedTask):
                 if wrong is not None:
                     return TimingResult(None, wrong)
                 self._prepare(side, at)
+                terms = self._terms(program, at.slots)
             with self.gpu.timing_lock.exclusive():
-                result = self._believed(side, program, outline, at, settings or (FULL if gate == "full" else SCORE))
+                result = self._believed(side, terms, at, settings or (FULL if gate == "full" else SCORE))
             if result.verdict is not None or gate == "fast" or not at.late:
                 return self._with_notes(result, at)
             try:
@@ -129,20 +128,19 @@ class ProgramTiming(TimedTask):
         return GpuSide(loaded, at.set_name, graph=at.graphs, own_time=own_time, written=written)
 
     def _pairs(
-        self, side: GpuSide, program: Program, outline: Outline, at: TimingContext, settings: TimingSettings
+        self, side: GpuSide, terms: Mapping[str, Any], at: TimingContext, settings: TimingSettings
     ) -> TimingResult:
-        terms = self._terms(program, outline, at.slots)
         return paired_timing.time_pairs(side, at.baselines.sides, settings=settings, memory=at.memory, **terms)
 
     def _believed(
-        self, side: GpuSide, program: Program, outline: Outline, at: TimingContext, settings: TimingSettings
+        self, side: GpuSide, terms: Mapping[str, Any], at: TimingContext, settings: TimingSettings
     ) -> TimingResult:
         """The first timing whose clocks agree: a busy machine makes them disagree by chance.
 
         By the full rules of DOUBTED at the most; a doubtful one of the fast gate is repeated by them anyway (`_twice`).
         """
         for _ in range(DOUBTED if settings is FULL else 1):
-            result = self._pairs(side, program, outline, at, settings)
+            result = self._pairs(side, terms, at, settings)
             if not result.doubted:
                 break
         return result
@@ -198,7 +196,7 @@ class ProgramTiming(TimedTask):
         return fresh
 
     def _remeasured(
-        self, first: TimingResult, program: Program, build: Build | None, outline: Outline, at: TimingContext
+        self, first: TimingResult, program: Program, build: Build | None, at: TimingContext
     ) -> TimingResult:
         """A winner's figures from a fresh process with fresh inputs."""
 
@@ -212,4 +210,4 @@ class ProgramTiming(TimedTask):
                 with self.gpu.timing_lock.exclusive():
                     yield side, at.baselines.sides
 
-        return paired_timing.remeasure(first, fresh, **self._terms(program, outline, at.slots))
+        return paired_timing.remeasure(first, fresh, **self._terms(program, at.slots))

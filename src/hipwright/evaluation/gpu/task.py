@@ -207,7 +207,6 @@ class GpuTask(ProgramTiming):
         build: Build | None,
         *,
         gate: Gate,
-        outline: Outline,
         again: bool,
         known: bool = False,
         worker: CandidateWorker | None = None,
@@ -219,12 +218,12 @@ class GpuTask(ProgramTiming):
         known: its result was judged at the timed size; otherwise it is judged here after the fast gate. worker, more:
         the process of a modelnew candidate, and the arguments for loading it.
         """
-        timed = partial(self._twice, program, build, gate, outline, again, known, worker, load_options)
+        timed = partial(self._twice, program, build, gate, again, known, worker, load_options)
         return self._room.within(timed, lambda: self.reference)
 
     @contextmanager
     def prepared(
-        self, program: Program, build: Build, outline: Outline, worker: CandidateWorker, *, known: bool = False
+        self, program: Program, build: Build, worker: CandidateWorker, *, known: bool = False
     ) -> Iterator[TimeIt]:
         """A function that times a program by score mode's rules, alone on the GPU.
 
@@ -240,14 +239,15 @@ class GpuTask(ProgramTiming):
                 wrong = None if known else self._wrong_at_timed_size(loaded, at)
                 if wrong is None:
                     side.prepare(paired_timing.WARM_CALLS)
+                terms = self._terms(program, at.slots)
 
             def timed() -> TimingResult:
                 if wrong is not None:
                     return TimingResult(None, wrong)
                 with self._worker_lock, self.gpu.timing_lock.exclusive():
-                    result = self._pairs(side, program, outline, at, SCORE)
+                    result = self._pairs(side, terms, at, SCORE)
                     if result.verdict is not None:
-                        result = self._pairs(side, program, outline, at, FULL)
+                        result = self._pairs(side, terms, at, FULL)
                     return self._with_notes(result, at)
 
             yield timed

@@ -14,11 +14,11 @@ from hipwright.evaluation.gpu.context import GpuContext
 from hipwright.evaluation.gpu.room import TaskRoom
 from hipwright.measure.ceilings import Ceilings, ceilings_of
 from hipwright.measure.paired_timing import TimingResult
-from hipwright.measure.roofline import Floor, count_work, floor_of, rotation
+from hipwright.measure.roofline import Floor, TaskWork, count_work, floor_of, rotation
 from hipwright.measure.rounds import Memory
 from hipwright.measure.traffic import Traffic, count_traffic
 from hipwright.records import Program, TensorSpec
-from hipwright.task import Outline, TaskHandle
+from hipwright.task import TaskHandle
 from hipwright.tensors import Tree, leaves
 from hipwright.verify.gpu.chunk_source import span_bytes
 from hipwright.verify.gpu.device_judging import AcceptedDigests
@@ -146,9 +146,9 @@ class TimedTask:
             reference, state, seed, slots, set_name(seed, gate), baselines, large, graphs, inputs + outputs, late
         )
 
-    def _terms(self, program: Program, outline: Outline, slots: int) -> dict[str, Any]:
+    def _terms(self, program: Program, slots: int) -> dict[str, Any]:
         return {
-            "floor": self._floor(outline, slots),
+            "floor": self._floor(slots),
             "device": str(self.reference.info["name"]),
             "architecture": self.gpu.architecture,
             "form": program.form,
@@ -165,13 +165,20 @@ class TimedTask:
         said = {"notes": (*result.timing.notes, *notes), "missing": at.baselines.missing}
         return replace(result, timing=structs.replace(result.timing, **said))
 
-    def _floor(self, outline: Outline, slots: int) -> Floor | None:
-        """The roofline time of this workload; None where the reference could only be traced at other shapes."""
+    @cached_property
+    def work(self) -> TaskWork | None:
+        """What the timed workload moves and computes; None where it could only be traced at other shapes."""
+        outline = self.handle.outline(self.workload)
         if outline.workload.name != self.workload:
             return None
         held = [outline.state["params"], outline.state["buffers"]]
-        work = count_work(outline.ops, _plain(outline.inputs), _plain(held), _plain(list(outline.outputs)))
-        return floor_of(work, self.ceilings, cache_bytes=int(self.reference.info["llc_bytes"]), slots=slots)
+        return count_work(outline.ops, _plain(outline.inputs), _plain(held), _plain(list(outline.outputs)))
+
+    def _floor(self, slots: int) -> Floor | None:
+        """The roofline time of this workload; None where it is not known."""
+        if self.work is None:
+            return None
+        return floor_of(self.work, self.ceilings, cache_bytes=int(self.reference.info["llc_bytes"]), slots=slots)
 
 
 def set_name(seed: int, gate: Gate) -> str:
