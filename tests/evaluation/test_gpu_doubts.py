@@ -12,6 +12,7 @@ from hipwright.evaluation.gpu.memory import DeviceMemory
 from hipwright.evaluation.gpu.program_timing import DOUBTED
 from hipwright.evaluation.gpu.task import GpuTask
 from hipwright.measure.paired_timing import TimingResult
+from hipwright.measure.settings import FULL, LONG, TimingSettings
 from hipwright.records import Verdict
 from tests.evaluation.test_gpu_task import bench, program
 
@@ -23,10 +24,11 @@ def test_clocks_that_disagree_cost_the_timing_and_not_the_program(
     bench: Evaluator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The machine's doubt is no verdict: the program is timed again, and else passes without a timing."""
-    doubts, honest, asked = [1], GpuTask._pairs, []
+    doubts, honest = [1], GpuTask._pairs
+    asked: list[TimingSettings] = []
 
     def pairs(self: GpuTask, *args: Any) -> TimingResult:
-        asked.append(1)
+        asked.append(args[-1])
         if len(asked) > doubts[0]:
             return honest(self, *args)
         why = Verdict(status="untrusted", fault="device", stage="measure", message="the clocks of eager disagree")
@@ -34,11 +36,11 @@ def test_clocks_that_disagree_cost_the_timing_and_not_the_program(
 
     monkeypatch.setattr(GpuTask, "_pairs", pairs)
     once = bench.evaluate(program("row_sum_tree"))
-    assert once.passed and once.score_kind == "measured" and len(asked) == 2
+    assert once.passed and once.score_kind == "measured" and asked == [FULL, LONG]
     asked.clear()
     doubts[0] = 99
     never = bench.evaluate(program("row_sum_tree"))
-    assert never.passed and never.score is None and len(asked) == DOUBTED
+    assert never.passed and never.score is None and asked == [FULL] + [LONG] * (DOUBTED - 1)
     assert "the clocks of eager disagree" in never.targets["cuda"].why_none["timing"]
     rewarded = bench.evaluate(program("row_sum_tree"), gate="fast")
     assert rewarded.status == "untrusted" and rewarded.fault == "device"

@@ -39,6 +39,11 @@ def test_a_plan_that_writes_much_says_so() -> None:
     assert much_written(plan_memory(OPS, [spec(10, 10)], 2_000_000.0)) == ""
 
 
+def test_what_is_freed_is_written_and_no_workspace() -> None:
+    found = plan_memory(OPS, [spec(10, 10)], 1_000_000.0, live=500_400)
+    assert found == {"workspace_bytes": 500_000, "memory_mb": 1.5, "written": 2.001}
+
+
 def test_outputs_in_place_leave_no_negative_workspace() -> None:
     found = plan_memory([call("aten.copy_.default", spec(10))], [spec(10)], 80.0)
     assert found == {"workspace_bytes": 0, "memory_mb": 0.0, "written": 0.0} and much_written(found) == ""

@@ -11,7 +11,7 @@ import torch
 from hipwright.program import parse
 from hipwright.program.lower.closures import lower
 from hipwright.program.lower.trace import NoopLauncher
-from hipwright.task.host.modes.live_bytes import LiveBytes
+from hipwright.program.lower.live_bytes import LiveBytes
 
 from tests.program.support import HIP
 

@@ -104,7 +104,7 @@ def test_one_wrong_field_is_a_hack(data: st.DataObject) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.dictionaries(st.sampled_from(["ops", "calls", "launches"]), junk, min_size=1) | junk)
+@given(st.dictionaries(st.sampled_from(["ops", "calls", "launches", "live"]), junk, min_size=1) | junk)
 def test_a_trace_is_whole_or_an_error(header: Any) -> None:
     try:
         checked_trace(header)

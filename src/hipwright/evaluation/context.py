@@ -12,7 +12,7 @@ import hipwright
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.evaluation.results import compiler
 from hipwright.events import doing
-from hipwright.measure.cost import OpCall, tensor_bytes
+from hipwright.measure.cost import tensor_bytes
 from hipwright.measure.estimate import estimate
 from hipwright.measure.fit import CostModel, load, refined
 from hipwright.measure.memory import plan_memory
@@ -124,9 +124,10 @@ class EvaluationContext:
         """Bytes that the task itself must move at the traced shapes: inputs, parameters and outputs once each."""
         return float(sum(tensor_bytes(spec.to_dict()) for spec in self.outline().specs()))
 
-    def memory_of(self, ops: Sequence[OpCall]) -> dict[str, Any]:
-        """What a plan of these traced operators allocates (measure/memory.py)."""
-        return plan_memory(ops, [spec.to_dict() for spec in self.outline().outputs], self.floor_bytes())
+    def memory_of(self, trace: Mapping[str, Any]) -> dict[str, Any]:
+        """What a traced plan allocates (measure/memory.py)."""
+        outputs = [spec.to_dict() for spec in self.outline().outputs]
+        return plan_memory(trace["ops"], outputs, self.floor_bytes(), trace.get("live"))
 
     def refined(self, machine: str, estimated: Estimate) -> Estimate:
         """The estimate, corrected by the cost model that was fitted for that machine, if any."""

@@ -272,7 +272,7 @@ def assess_stage(context: EvaluationContext) -> EvaluationStage[Assessment]:
             library=library_shares(trace["calls"], reference),
             features=features(builds, trace["launches"], estimates.values()),
             estimates=estimates,
-            checks={"traced_shapes": context.traced_shapes(), "memory": context.memory_of(trace["ops"])},
+            checks={"traced_shapes": context.traced_shapes(), "memory": context.memory_of(trace)},
         )
 
     return EvaluationStage("assess", work, keep_assessment)

@@ -28,16 +28,18 @@ def _allocates(op: str) -> bool:
     return name in ALLOCATIONS or (name not in FREE and not updates)
 
 
-def plan_memory(calls: Iterable[OpCall], outputs: Iterable[Mapping[str, Any]], floor: float) -> dict[str, Any]:
+def plan_memory(
+    calls: Iterable[OpCall], outputs: Iterable[Mapping[str, Any]], floor: float, live: int | None = None
+) -> dict[str, Any]:
     """{"workspace_bytes", "memory_mb", "written"} of a plan's traced operators.
 
-    outputs: the specs of what it returns; floor: bytes of inputs, state and outputs, once each. workspace_bytes: what
-    is allocated beside the outputs, all of a call together, though parts of it may be freed before others are made; a
-    library call's own scratch is not seen. memory_mb: floor and workspace in 10^6 bytes. written: what is allocated,
-    as a multiple of the floor.
+    outputs: the specs of what it returns; floor: bytes of inputs, state and outputs, once each. live: the most bytes
+    that what the plan makes holds at once; where it is not known, nothing counts as freed. workspace_bytes: of these,
+    what is beside the outputs; a library call's own scratch is not seen. memory_mb: floor and workspace in 10^6 bytes.
+    written: all that is allocated, as a multiple of the floor.
     """
     made = allocated_bytes(calls)
-    workspace = max(0, made - sum(tensor_bytes(out) for out in outputs))
+    workspace = max(0, (made if live is None else live) - sum(tensor_bytes(out) for out in outputs))
     return {
         "workspace_bytes": workspace,
         "memory_mb": round((floor + workspace) / MEGABYTE, 3),

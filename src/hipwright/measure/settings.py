@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hipwright.measure.clocks import ABSOLUTE_MS
 
@@ -38,6 +38,8 @@ class TimingSettings:
 
 
 FULL = TimingSettings()
+LONG = replace(FULL, block_ms=8 * FULL.block_ms)
+"""For what was doubted: how late a busy machine wakes does not grow with a block."""
 SCORE = TimingSettings(
     block_ms=0.3,
     warm_ms=1.0,

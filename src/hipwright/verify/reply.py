@@ -106,6 +106,7 @@ def checked_trace(header: Any) -> dict[str, Any]:
     try:
         reply = _dict(header, "the trace")
         _each(reply.get("ops"), "ops", _operator)
+        _size(reply.get("live", 0), "live")
         for item in _list(reply.get("calls"), "calls"):
             call = _dict(item, "a call")
             _name(call.get("name"), "a call's name")

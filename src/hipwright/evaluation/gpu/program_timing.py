@@ -16,7 +16,7 @@ from hipwright.evaluation.gpu.context import GpuContext
 from hipwright.evaluation.gpu.timing_context import TimedTask, TimingContext, set_name
 from hipwright.measure import paired_timing
 from hipwright.measure.paired_timing import TimingResult
-from hipwright.measure.settings import FULL, SCORE, TimingSettings
+from hipwright.measure.settings import FULL, LONG, SCORE, TimingSettings
 from hipwright.records import Build, Program, Verdict
 from hipwright.task import TaskHandle
 from hipwright.verify.candidate import Rejected
@@ -137,12 +137,14 @@ class ProgramTiming(TimedTask):
     ) -> TimingResult:
         """The first timing whose clocks agree: a busy machine makes them disagree by chance.
 
-        By the full rules of DOUBTED at the most; a doubtful one of the fast gate is repeated by them anyway (`_twice`).
+        By the full rules of DOUBTED at the most, all but the first on longer blocks; a doubtful one of the fast gate is
+        repeated by them anyway (`_twice`).
         """
         for _ in range(DOUBTED if settings is FULL else 1):
             result = self._pairs(side, terms, at, settings)
             if not result.doubted:
                 break
+            settings = LONG
         return result
 
     def _wrong_at_timed_size(self, loaded: LoadedProgram, at: TimingContext) -> Verdict | None:

@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_map
 
 from hipwright.program.lower.arguments import Argument, Dim3
 from hipwright.program.lower.closures import lower
+from hipwright.program.lower.live_bytes import LiveBytes
 from hipwright.program.lower.table import to_device
 from hipwright.program.lower.unshaped import UNSHAPED
 from hipwright.program.parsed import Parsed
@@ -117,8 +118,8 @@ class CallTrace(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch
 def trace(
     parsed: Parsed, knobs: Mapping[str, int], table: Tree, inputs: Sequence[Any], meta: bool = True
 ) -> dict[str, Any]:
-    """Runs the plan with kernels replaced by no-ops; returns {"ops", "calls", "launches", "prepare": {"ops",
-    "launches"}}.
+    """Runs the plan with kernels replaced by no-ops; returns {"ops", "calls", "launches", "live", "prepare": {"ops",
+    "launches"}}; live: the most bytes that what `forward` makes holds at once.
 
     meta=True runs on meta tensors: shapes only, without data or cost. Operators in `prepare` are separate. Allocations
     appear in "ops" as the operators that implement them. Raises what `lower` and `LoweredPlan.forward` raise.
@@ -131,12 +132,13 @@ def trace(
         with OpTrace() as before:
             plan.prepare()
         prepare_launches, launcher.launches = launcher.launches, []
-        with OpTrace() as during, CallTrace(during) as outer:
+        with OpTrace() as during, CallTrace(during) as outer, LiveBytes() as living:
             plan.forward(*given)
     return {
         "ops": [op for op in during.ops if not _is_poison(op)],
         "calls": outer.calls,
         "launches": launcher.launches,
+        "live": living.most,
         "prepare": {"ops": [op for op in before.ops if not _is_poison(op)], "launches": prepare_launches},
     }
 

@@ -16,13 +16,13 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from hipwright.program.lower.live_bytes import LiveBytes
 from hipwright.program.lower.trace import OpTrace
 from hipwright.task.host import state as states
 from hipwright.task.host.copied import SharedModules, copied
 from hipwright.task.host.leaves import elements_of
 from hipwright.task.host.load import MODULE, TaskModule
 from hipwright.task.host.made_elements import MadeElements
-from hipwright.task.host.modes.live_bytes import LiveBytes
 from hipwright.task.host.modes.meta_shapes import MetaShapes
 from hipwright.task.host.reference import and_written, with_written
 from hipwright.torchio import map_torch

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from hipwright.errors import TaskError
+from hipwright.program.lower.live_bytes import LiveBytes
 from hipwright.program.lower.trace import OpTrace
 from hipwright.records import Workload
 from hipwright.sandbox import crash_page, lockdown
@@ -24,7 +25,6 @@ from hipwright.task.host import state as states
 from hipwright.task.host.leaves import elements_of, finite_share, may_index, plain, reshaped, shapes_of, spec_of
 from hipwright.task.host.load import SUPPORTED, TaskModule
 from hipwright.task.host.meta_model import HOW, MetaModel, without_data
-from hipwright.task.host.modes.live_bytes import LiveBytes
 from hipwright.task.host.modes.value_checks import values_checked
 from hipwright.task.host.prepared import KeptStates
 from hipwright.task.host.reference import ReferenceModel, and_written, named_leaves, with_written

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from hipwright.task.host.modes.live_bytes import LiveBytes
+from hipwright.program.lower.live_bytes import LiveBytes
 
 ONE = 4 * 64 * 64
 
