@@ -8,6 +8,7 @@ import pytest
 
 from hipwright.evaluation import Evaluator
 from hipwright.evaluation.gpu import task as gpu_task
+from hipwright.evaluation.gpu import timing_context
 from hipwright.evaluation.gpu.memory import DeviceMemory
 from hipwright.evaluation.gpu.program_timing import DOUBTED
 from hipwright.evaluation.gpu.task import GpuTask
@@ -67,3 +68,27 @@ def test_a_call_that_is_late_beside_other_tasks_is_judged_again_alone(
     found = bench.evaluate(program("row_sum_tree"), timed=False)
     assert found.passed and alone == [False, True]
     assert "10 s" in found.targets["cuda"].verdict.checks["judged_again"]
+
+
+def test_a_timing_that_has_the_gpu_alone_measures_ceilings_and_counts_nothing(
+    bench: Evaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other tasks wait meanwhile; ceilings that were measured beside them would be too low."""
+    task, alone = bench.gpus["cuda"], dict[str, bool]()
+
+    def watched(name: str) -> None:
+        honest = getattr(timing_context, name)
+
+        def call(*args: Any) -> Any:
+            alone[name] = task.gpu.timing_lock.timing
+            return honest(*args)
+
+        monkeypatch.setattr(timing_context, name, call)
+
+    watched("count_work")
+    watched("ceilings_of")
+    for known in ("work", "ceilings"):
+        task.__dict__.pop(known, None)
+    task._known.clear()
+    assert bench.evaluate(program("row_sum_tree")).passed
+    assert alone == {"count_work": False, "ceilings_of": True}

@@ -236,7 +236,7 @@ def estimated(outline: Outline) -> TaskNeed:
 
 def _wider(outline: Outline) -> int:
     """How many times as wide as the outputs' elements those of float64 are."""
-    floats = [ITEM_BYTES[spec.dtype] for spec in outline.outputs if "float" in spec.dtype]
+    floats = [ITEM_BYTES.get(spec.dtype, 8) for spec in outline.outputs if "float" in spec.dtype]
     return DOUBLE_BYTES // min(floats, default=DOUBLE_BYTES // 2)
 
 

@@ -94,9 +94,9 @@ class ProgramTiming(TimedTask):
                 if wrong is not None:
                     return TimingResult(None, wrong)
                 self._prepare(side, at)
-                terms = self._terms(program, at.slots)
             with self.gpu.timing_lock.exclusive():
-                result = self._believed(side, terms, at, settings or (FULL if gate == "full" else SCORE))
+                rules = settings or (FULL if gate == "full" else SCORE)
+                result = self._believed(side, self._terms(program, at), at, rules)
             if result.verdict is not None or gate == "fast" or not at.late:
                 return self._with_notes(result, at)
             try:
@@ -212,4 +212,4 @@ class ProgramTiming(TimedTask):
                 with self.gpu.timing_lock.exclusive():
                     yield side, at.baselines.sides
 
-        return paired_timing.remeasure(first, fresh, **self._terms(program, at.slots))
+        return paired_timing.remeasure(first, fresh, **self._terms(program, at))

@@ -239,12 +239,12 @@ class GpuTask(ProgramTiming):
                 wrong = None if known else self._wrong_at_timed_size(loaded, at)
                 if wrong is None:
                     side.prepare(paired_timing.WARM_CALLS)
-                terms = self._terms(program, at.slots)
 
             def timed() -> TimingResult:
                 if wrong is not None:
                     return TimingResult(None, wrong)
                 with self._worker_lock, self.gpu.timing_lock.exclusive():
+                    terms = self._terms(program, at)
                     result = self._pairs(side, terms, at, SCORE)
                     if result.verdict is not None:
                         result = self._pairs(side, terms, at, FULL)

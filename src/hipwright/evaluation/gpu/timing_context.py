@@ -18,7 +18,7 @@ from hipwright.measure.roofline import Floor, TaskWork, count_work, floor_of, ro
 from hipwright.measure.rounds import Memory
 from hipwright.measure.traffic import Traffic, count_traffic
 from hipwright.records import Program, TensorSpec
-from hipwright.task import TaskHandle
+from hipwright.task import Outline, TaskHandle
 from hipwright.tensors import Tree, leaves
 from hipwright.verify.gpu.chunk_source import span_bytes
 from hipwright.verify.gpu.device_judging import AcceptedDigests
@@ -37,7 +37,8 @@ class TimingContext:
 
     large: inputs are in one slot alone, and no other process may hold them. late: whether late inputs and their
     expectation have room beside the timed ones. graphs: whether calls are captured. bytes: of a slot and its outputs.
-    memory: of the open baselines, as far as it is known. seen: expectations for the first slot.
+    work: what a call moves and computes, counted before a timing has the GPU to itself. memory: of the open baselines,
+    as far as it is known. seen: expectations for the first slot.
     """
 
     reference: DeviceReference
@@ -50,6 +51,7 @@ class TimingContext:
     graphs: bool
     bytes: int
     late: bool = True
+    work: TaskWork | None = None
     memory: Memory = field(default_factory=dict)
     seen: AcceptedDigests = field(default_factory=AcceptedDigests)
 
@@ -118,11 +120,25 @@ class TimedTask:
     @cached_property
     def traffic(self) -> Traffic | None:
         """Bytes and operations of the timed workload; None where it could only be traced at other shapes."""
-        outline = self.handle.outline(self.workload)
+        outline = self.outline
         if outline.workload.name != self.workload:
             return None
         held = [outline.state["params"], outline.state["buffers"]]
         return count_traffic(outline.ops, _plain([outline.inputs, held]), _plain(list(outline.outputs)))
+
+    @cached_property
+    def outline(self) -> Outline:
+        """The reference's operators at the timed workload's shapes."""
+        return self.handle.outline(self.workload)
+
+    @cached_property
+    def work(self) -> TaskWork | None:
+        """What the timed workload moves and computes; None where it could only be traced at other shapes."""
+        outline = self.outline
+        if outline.workload.name != self.workload:
+            return None
+        held = [outline.state["params"], outline.state["buffers"]]
+        return count_work(outline.ops, _plain(outline.inputs), _plain(held), _plain(list(outline.outputs)))
 
     def _open_measured(self, reference: DeviceReference, seed: int, gate: Gate) -> TimingContext:
         state = self.handle.init_state(seed)
@@ -130,7 +146,7 @@ class TimedTask:
         inputs, large = sum(source.sizes), self.large
         if large:
             reference.free("all")  # a timing needs the memory
-        outputs = _spec_bytes(self.handle.outline(self.workload).outputs)
+        outputs = _spec_bytes(self.outline.outputs)
         total = self.gpu.memory_bytes or int(reference.info["memory_bytes"])
         room = total // SHARE
         slots = rotation(inputs + outputs, int(reference.info["llc_bytes"]), max(room, 1))
@@ -143,12 +159,23 @@ class TimedTask:
         moved = self.traffic.bytes if self.traffic is not None and "copy" in names else 0
         baselines = open_baselines(reference, self.workload, state, seed, slots, names, moved, graphs=graphs)
         return TimingContext(
-            reference, state, seed, slots, set_name(seed, gate), baselines, large, graphs, inputs + outputs, late
+            reference,
+            state,
+            seed,
+            slots,
+            set_name(seed, gate),
+            baselines,
+            large,
+            graphs,
+            inputs + outputs,
+            late,
+            self.work,
         )
 
-    def _terms(self, program: Program, slots: int) -> dict[str, Any]:
+    def _terms(self, program: Program, at: TimingContext) -> dict[str, Any]:
+        """Called with the GPU to itself, as the first call measures the device's ceilings."""
         return {
-            "floor": self._floor(slots),
+            "floor": self._floor(at),
             "device": str(self.reference.info["name"]),
             "architecture": self.gpu.architecture,
             "form": program.form,
@@ -165,20 +192,11 @@ class TimedTask:
         said = {"notes": (*result.timing.notes, *notes), "missing": at.baselines.missing}
         return replace(result, timing=structs.replace(result.timing, **said))
 
-    @cached_property
-    def work(self) -> TaskWork | None:
-        """What the timed workload moves and computes; None where it could only be traced at other shapes."""
-        outline = self.handle.outline(self.workload)
-        if outline.workload.name != self.workload:
-            return None
-        held = [outline.state["params"], outline.state["buffers"]]
-        return count_work(outline.ops, _plain(outline.inputs), _plain(held), _plain(list(outline.outputs)))
-
-    def _floor(self, slots: int) -> Floor | None:
+    def _floor(self, at: TimingContext) -> Floor | None:
         """The roofline time of this workload; None where it is not known."""
-        if self.work is None:
+        if at.work is None:
             return None
-        return floor_of(self.work, self.ceilings, cache_bytes=int(self.reference.info["llc_bytes"]), slots=slots)
+        return floor_of(at.work, self.ceilings, cache_bytes=int(self.reference.info["llc_bytes"]), slots=at.slots)
 
 
 def set_name(seed: int, gate: Gate) -> str:
