@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -122,6 +122,21 @@ def test_small_tasks_go_on_when_a_large_one_waits_for_long(where: str, monkeypat
         assert not large.is_alive()
 
 
+def in_turn(*works: Callable[[], None]) -> list[threading.Thread]:
+    """A thread for each, started so far apart that they wait in this order."""
+    threads = [threading.Thread(target=work, daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.1)
+    return threads
+
+
+def joined(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join(5)
+        assert not thread.is_alive()
+
+
 @WHERE
 def test_nobody_passes_a_task_that_comes_back(where: str) -> None:
     """It comes back with twice as much, or with what it lacked, before those that wait; then alone."""
@@ -141,15 +156,10 @@ def test_nobody_passes_a_task_that_comes_back(where: str) -> None:
             order.append(f"back with {one.need}")
             one.leave()
 
-        works = [lambda: enter("before", 50), come_back, lambda: enter("after", 30)]
-        threads = [threading.Thread(target=work, daemon=True) for work in works]
-        for thread in threads:
-            thread.start()
-            time.sleep(0.1)
+        waiting = in_turn(lambda: enter("before", 50), come_back, lambda: enter("after", 30))
         assert not order
         other.leave()
-        for thread in threads:
-            thread.join(5)
+        joined(waiting)
         assert order[0] == "back with 80" and sorted(order[1:]) == ["after", "back with 100", "before"]
 
 
@@ -191,14 +201,10 @@ def test_who_waits_for_spare_memory_comes_before_newcomers(where: str) -> None:
             memory.reserve(20)
             order.append("new")
 
-        threads = [threading.Thread(target=work, daemon=True) for work in (borrow, enter)]
-        for thread in threads:
-            thread.start()
-            time.sleep(0.1)
+        waiting = in_turn(borrow, enter)
         assert not order
         other.leave()
-        for thread in threads:
-            thread.join(5)
+        joined(waiting)
         assert order == ["spare", "new"]
 
 
