@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -73,16 +74,17 @@ def test_a_part_that_fails_is_a_line_and_the_next_one_runs(tmp_path: Path) -> No
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
 def test_only_marked_processes_and_their_children_are_ended() -> None:
-    child = "import os, subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'], env={})"
-    ours = subprocess.Popen([sys.executable, "-c", child], env={**os.environ, MARK: "mine"})
-    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env={**os.environ, MARK: "other"})
+    mine, waits = f"mine-{os.getpid()}", "import time; time.sleep(60)"
+    child = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', '{waits}'], env={{}}); {waits}"
+    ours = subprocess.Popen([sys.executable, "-c", child], env={**os.environ, MARK: mine})
+    other = subprocess.Popen([sys.executable, "-c", waits], env={**os.environ, MARK: "other"})
     try:
         until = time.monotonic() + 20
-        while len(marked(MARK, "mine")) < 2 and time.monotonic() < until:
+        while len(marked(MARK, mine)) < 2 and time.monotonic() < until:
             time.sleep(0.05)
-        assert len(marked(MARK, "mine")) == 2, "a child without the variable counts too"
-        end_marked(MARK, "mine")
-        assert ours.wait(5) != 0 and other.poll() is None
+        assert len(marked(MARK, mine)) == 2, "a child without the variable counts too"
+        end_marked(MARK, mine)
+        assert ours.wait(5) == -signal.SIGTERM and other.poll() is None and not marked(MARK, mine)
     finally:
         for one in (ours, other):
             one.kill()
