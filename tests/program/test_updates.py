@@ -42,6 +42,14 @@ def test_a_tensor_of_the_same_memory_counts_in_each_launch() -> None:
     assert updates.replaced("fill", [made, made[2:], None, 4]) == [False, True, False, False]
 
 
+def test_memory_that_a_freed_buffer_leaves_to_a_result_counts_twice() -> None:
+    updates = Updates(parse(TEXT).signatures)
+    for _ in range(50):
+        updates.allocated(torch.empty(4))  # freed before any launch
+        result = torch.ones(4)
+        assert updates.replaced("fill", [result, result, None, 4]) == [False, True, False, False]
+
+
 def test_the_estimate_moves_it_twice() -> None:
     target = OFFLINE["gfx942"]
     build = Build(target=target.name, ok=True, kernels=(KernelResources(name="fill", vgpr=16, sgpr=16),))

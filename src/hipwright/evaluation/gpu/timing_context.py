@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -13,6 +14,7 @@ from hipwright.evaluation.gpu.baselines import Baselines, open_baselines
 from hipwright.evaluation.gpu.context import GpuContext
 from hipwright.evaluation.gpu.room import TaskRoom
 from hipwright.measure.ceilings import Ceilings, ceilings_of
+from hipwright.measure.cost import OpCall, Spec, tensor_bytes
 from hipwright.measure.paired_timing import TimingResult
 from hipwright.measure.roofline import Floor, TaskWork, count_work, floor_of, rotation
 from hipwright.measure.rounds import Memory
@@ -118,27 +120,32 @@ class TimedTask:
         return sum(map(span_bytes, self.handle.task.workloads[0].specs)) > BIG_BYTES
 
     @cached_property
-    def traffic(self) -> Traffic | None:
-        """Bytes and operations of the timed workload; None where it could only be traced at other shapes."""
-        outline = self.outline
-        if outline.workload.name != self.workload:
-            return None
-        held = [outline.state["params"], outline.state["buffers"]]
-        return count_traffic(outline.ops, _plain([outline.inputs, held]), _plain(list(outline.outputs)))
-
-    @cached_property
     def outline(self) -> Outline:
-        """The reference's operators at the timed workload's shapes."""
+        """The reference's operators at the timed workload's shapes, or at others where those could not be traced."""
         return self.handle.outline(self.workload)
 
     @cached_property
-    def work(self) -> TaskWork | None:
-        """What the timed workload moves and computes; None where it could only be traced at other shapes."""
+    def _counted(self) -> tuple[Sequence[OpCall], list[Spec], list[Spec], list[Spec]] | None:
+        """Operators, inputs, parameters with buffers, outputs of the timed workload; None where only other shapes could
+        be traced."""
         outline = self.outline
         if outline.workload.name != self.workload:
             return None
         held = [outline.state["params"], outline.state["buffers"]]
-        return count_work(outline.ops, _plain(outline.inputs), _plain(held), _plain(list(outline.outputs)))
+        return outline.ops, _plain(outline.inputs), _plain(held), _plain(list(outline.outputs))
+
+    @cached_property
+    def traffic(self) -> Traffic | None:
+        """Bytes and operations of the timed workload, where they are known."""
+        if self._counted is None:
+            return None
+        ops, inputs, held, outputs = self._counted
+        return count_traffic(ops, [*inputs, *held], outputs)
+
+    @cached_property
+    def work(self) -> TaskWork | None:
+        """What the timed workload moves and computes, where that is known."""
+        return None if self._counted is None else count_work(*self._counted)
 
     def _open_measured(self, reference: DeviceReference, seed: int, gate: Gate) -> TimingContext:
         state = self.handle.init_state(seed)
@@ -204,11 +211,9 @@ def set_name(seed: int, gate: Gate) -> str:
     return f"timed/{seed}/{gate}"
 
 
-def _plain(tree: Tree) -> list[dict[str, Any]]:
+def _plain(tree: Tree) -> list[Spec]:
     return [leaf.to_dict() for leaf in leaves(tree) if isinstance(leaf, TensorSpec)]
 
 
 def _spec_bytes(specs: Any) -> int:
-    from hipwright.measure.cost import tensor_bytes
-
     return sum(tensor_bytes(spec.to_dict()) for spec in specs)

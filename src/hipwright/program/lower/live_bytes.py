@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 
 class LiveBytes(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
@@ -18,26 +18,37 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch
 
     def __init__(self) -> None:
         super().__init__()
-        self.most = 0
-        self._given: dict[int, StorageWeakRef] = {}
-        self._made: dict[int, tuple[StorageWeakRef, int]] = {}
+        self.most = self._living = 0
+        self._known: dict[int, weakref.ref[Any]] = {}  # a storage's object lives as long as the storage
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs the operator and counts what lives after it, its arguments included."""
-        for tensor in _tensors((args, kwargs)):
-            ref = StorageWeakRef(tensor.untyped_storage())
-            if ref.cdata not in self._made:
-                self._given.setdefault(ref.cdata, ref)
+        for tensor in tensors_of((args, kwargs)):
+            self._meet(tensor, made=False)
         out = func(*args, **(kwargs or {}))
-        for tensor in _tensors(out):
-            storage = tensor.untyped_storage()
-            ref = StorageWeakRef(storage)
-            if ref.cdata not in self._given:
-                self._made[ref.cdata] = ref, storage.nbytes()
-        self._made = {key: one for key, one in self._made.items() if not one[0].expired()}
-        self.most = max(self.most, sum(nbytes for _, nbytes in self._made.values()))
+        for tensor in tensors_of(out):
+            self._meet(tensor, made=True)
+        self.most = max(self.most, self._living)
         return out
 
+    def _meet(self, tensor: torch.Tensor, *, made: bool) -> None:
+        if tensor.layout is not torch.strided:
+            return
+        storage = tensor.untyped_storage()
+        key, nbytes = id(storage), storage.nbytes() if made else 0
+        if key not in self._known:
+            self._known[key] = weakref.ref(storage, lambda _: self._lose(key, nbytes))
+            self._living += nbytes
 
-def _tensors(value: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided]
+    def _lose(self, key: int, nbytes: int) -> None:
+        del self._known[key]
+        self._living -= nbytes
+
+
+def tensors_of(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors of a nesting of lists, tuples and dictionaries, in order."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from tensors_of(item)

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map
 
 from hipwright.program.lower.arguments import Argument, Dim3
 from hipwright.program.lower.closures import lower
-from hipwright.program.lower.live_bytes import LiveBytes
+from hipwright.program.lower.live_bytes import LiveBytes, tensors_of
 from hipwright.program.lower.table import to_device
 from hipwright.program.lower.unshaped import UNSHAPED
 from hipwright.program.parsed import Parsed
@@ -71,8 +71,8 @@ class OpTrace(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch i
         except NotImplementedError:
             shaped: Callable[..., Any] = UNSHAPED.get(func, partial(_on_zeros, func))
             out = shaped(*args, **(kwargs or {}))
-        ins = [spec(t) for t in _tensors((args, kwargs or {}))]
-        self.ops.append({"op": str(func), "in": ins, "out": [spec(t) for t in _tensors(out)]})
+        ins = [spec(t) for t in tensors_of((args, kwargs or {}))]
+        self.ops.append({"op": str(func), "in": ins, "out": [spec(t) for t in tensors_of(out)]})
         return out
 
 
@@ -81,7 +81,7 @@ def _on_zeros(func: Any, *args: Any, **kwargs: Any) -> Any:
 
     Raises as the operator does where there are no meta tensors, or too many elements.
     """
-    tensors = list(_tensors((args, kwargs)))
+    tensors = list(tensors_of((args, kwargs)))
     if not any(t.is_meta for t in tensors) or sum(t.numel() for t in tensors) > _MOST_ZEROS:
         return func(*args, **kwargs)
 
@@ -155,12 +155,3 @@ def spec(tensor: Any) -> dict[str, Any]:
         "shape": list(tensor.shape),
         "stride": list(tensor.stride()),
     }
-
-
-def _tensors(value: Any) -> list[Any]:
-    """The tensors of a nesting in order."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [t for item in value for t in _tensors(item)] if isinstance(value, (list, tuple)) else []

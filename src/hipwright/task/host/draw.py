@@ -11,12 +11,13 @@ a size are drawn below the other size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
+from hipwright.program.lower.live_bytes import tensors_of
 from hipwright.task.sizes import Shapes
 from hipwright.tensors import refilled
 
@@ -66,7 +67,7 @@ _BARE = (torch.rand, torch.randn, torch.zeros, torch.ones, torch.empty)  # these
 
 def resize_all(inputs: Sequence[Any], other: Sequence[Any], shapes: Shapes) -> list[Any]:
     """`inputs` with its tensor leaves resized in order; `other` is a second draw of the same structure."""
-    leaves, fresh = iter(shapes), _tensors(other)
+    leaves, fresh = iter(shapes), tensors_of(other)
 
     def walk(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -176,14 +177,3 @@ def _resize_storage(tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tenso
     last = tensor.storage_offset() + sum((n - 1) * s for n, s in zip(shape, tensor.stride(), strict=True))
     index = torch.arange(max(last + 1, 1)) % flat.numel()
     return torch.as_strided(flat[index], shape, tensor.stride(), tensor.storage_offset())
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _tensors(item)
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from _tensors(item)

@@ -23,7 +23,7 @@ _SERVICE = "hipwright.task.device.server:DeviceHost"
 
 
 class Crowded(DeviceError):
-    """The device had no room beside other tasks: to be tried again alone. error: what the process said."""
+    """The device had no room beside other tasks: the task comes back for more. error: what the process said."""
 
     def __init__(self, error: HipwrightError) -> None:
         super().__init__(
