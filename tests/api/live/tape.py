@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hipwright.api.live import guards
+from hipwright.api.live.forward.modes import watching
 
 
 class Tape(TorchDispatchMode):
@@ -64,7 +65,7 @@ class TapeGraphs:
             raise RuntimeError(self.fails)
         self.outer = True
         try:
-            with mock.patch.object(guards, "watching", lambda: 1), Tape() as tape:
+            with mock.patch.object(guards, "watching", lambda: watching() + 1), Tape() as tape:
                 result = call()
         finally:
             self.outer = False

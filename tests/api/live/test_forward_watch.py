@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from hipwright.api.live.forward.graphs import CHANGES, forward_counts, put_graphs
-from hipwright.api.live.forward.watch import unwatched, watched, watching
+from hipwright.api.live.forward.modes import unwatched, watching
+from hipwright.api.live.forward.watch import watched
 from hipwright.api.live.graphed import WARM_CALLS, GraphedProgram
 from hipwright.api.live.module import FallbackWarning, OptimizedModule
 from tests.api.live.nets import WIDTH, Fast, Launched, drawn, traced
@@ -136,7 +137,7 @@ META = torch.device("meta")
 
 def why(call: Callable[[], Any], inputs: list[torch.Tensor], state: list[torch.Tensor], device: str = "meta") -> str:
     """Of a call whose result is a tensor or several."""
-    return watched(call, torch.device(device), inputs, state, lambda found: [found])[1]
+    return watched(call, torch.device(device), inputs, state, lambda found: [found])[1].why
 
 
 def test_values_of_another_device_are_none_of_the_graph() -> None:

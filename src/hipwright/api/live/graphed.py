@@ -21,6 +21,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from hipwright.api.live.device_graphs import DeviceGraphs, cuda_graphs
+from hipwright.api.live.forward.reads import Read, answered
 
 WARM_CALLS = 2
 """Plain calls of one kind before its graph is captured."""
@@ -81,7 +82,7 @@ def around() -> Iterator[list[Any]]:
 class CallKind(Generic[R]):
     """Calls of one kind. state: of the last one, as far as its addresses do not say it; plain: calls launched one by
     one in this state; cleared: whether nothing more is to be known before it is captured; why: it never is. calls: of
-    each program in a graph, by the table in which they are counted."""
+    each program in a graph, by the table in which they are counted. reads: what the processor reads in each call."""
 
     state: tuple[Any, ...]
     storages: list[StorageWeakRef]
@@ -93,6 +94,7 @@ class CallKind(Generic[R]):
     result: R | None = None
     packed: Any = None
     calls: list[tuple[dict[str, Any], int]] = field(default_factory=list)
+    reads: Sequence[Read] = ()
 
     def expired(self) -> bool:
         """Whether memory of its state was freed; another tensor may have the address afterwards."""
@@ -137,7 +139,7 @@ class GraphedCalls(ABC, Generic[R]):
             why = CAPTURES
         else:
             with self._lock:  # copying in, starting and copying out belong together
-                kind = self._kind(device, inputs, state)
+                kind = self._chosen(self._kind(device, inputs, state), inputs)
                 why = kind.why or self._captured(kind, device, inputs, state)
                 if not why:
                     return self._replayed(kind, inputs)
@@ -171,6 +173,10 @@ class GraphedCalls(ABC, Generic[R]):
         kind.why = why
         return kind
 
+    def _chosen(self, kind: CallKind[R], inputs: Sequence[torch.Tensor]) -> CallKind[R]:
+        """The kind itself, or the one of its calls that decide alike by values of the arguments."""
+        return kind
+
     def _made(self, now: tuple[Any, ...], storages: list[StorageWeakRef]) -> CallKind[R]:
         """A kind that is new."""
         return CallKind(now, storages)
@@ -198,7 +204,9 @@ class GraphedCalls(ABC, Generic[R]):
                 own = [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device) for t in inputs]
                 for mine, one in zip(own, inputs, strict=True):
                     mine.copy_(one)
-                replay, result = self._graphs.capture(device, lambda: self._call(own, state))
+                replay, result = self._graphs.capture(
+                    device, lambda: answered(lambda: self._call(own, state), kind.reads)
+                )
             size += _bytes(self._tensors(result))
         if size > LARGEST:
             kind.why = f"inputs and outputs of {size >> 20} MiB would be copied"

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from hipwright.api.live.exported import InputName, LiveTask
-from hipwright.api.live.forward.watch import watching
+from hipwright.api.live.forward.modes import watching
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")

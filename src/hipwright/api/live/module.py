@@ -15,7 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from hipwright.api.live.exported import InputName, LiveTask
-from hipwright.api.live.forward.watch import unwatched, watching
+from hipwright.api.live.forward.modes import unwatched, watching
 from hipwright.api.live.graphed import GraphedProgram
 from hipwright.api.live.guards import DropIn, SourceGuards, refusal, surroundings
 from hipwright.errors import GuardFailed, HipwrightError

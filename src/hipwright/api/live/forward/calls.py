@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -13,10 +13,14 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 
 from hipwright.api.live.device_graphs import DeviceGraphs
+from hipwright.api.live.forward.decisions import Decisions
 from hipwright.api.live.forward.watch import watched
 from hipwright.api.live.graphed import GRAPHS, NEW, WARM_CALLS, CallKind, GraphedCalls, around
 from hipwright.api.live.module import OptimizedModule
 
+BRANCHES = 4
+"""Graphs of calls that differ in what the processor reads from their arguments alone."""
+DECIDES = "the processor reads values of its arguments, which often differ"
 PATIENCE = GRAPHS
 """New calls in a row during which no program within captures calls of its own."""
 
@@ -81,6 +85,16 @@ class Forwarded(NamedTuple):
         return self._replace(value=pytree.tree_unflatten(leaves, self.structure), tensors=tensors)
 
 
+@dataclass(eq=False)
+class ForwardKind(CallKind[Forwarded]):
+    """Calls of a forward. decisions: what a call reads from its arguments, None where nothing; branches: the calls that
+    read something else there; root: of which this is one."""
+
+    decisions: Decisions | None = None
+    branches: list[ForwardKind] = field(default_factory=list)
+    root: ForwardKind | None = None
+
+
 class GraphedForward(GraphedCalls[Forwarded]):
     """A module's calls with one signature. refused: why the kind of the last plain call is never captured.
 
@@ -118,7 +132,19 @@ class GraphedForward(GraphedCalls[Forwarded]):
         return result.copied()
 
     def _made(self, now: tuple[Any, ...], storages: list[StorageWeakRef]) -> CallKind[Forwarded]:
-        return CallKind(now, storages, cleared=False)
+        return ForwardKind(now, storages, cleared=False)
+
+    def _chosen(self, kind: CallKind[Forwarded], inputs: Sequence[torch.Tensor]) -> CallKind[Forwarded]:
+        assert isinstance(kind, ForwardKind)
+        if kind.why or kind.decisions is None:
+            return kind
+        for branch in (kind, *kind.branches):
+            if branch.decisions is not None and branch.decisions.hold(inputs):
+                return branch
+        if len(kind.branches) < BRANCHES:
+            return ForwardKind(kind.state, kind.storages, WARM_CALLS - 1, cleared=False, root=kind)
+        kind.why = DECIDES
+        return kind
 
     def _plain(
         self, kind: CallKind[Forwarded] | None, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]
@@ -140,13 +166,26 @@ class GraphedForward(GraphedCalls[Forwarded]):
         device = next(iter((*inputs, *state.values()))).device
         held = list(state.values())
         try:
-            result, why = watched(lambda: self._call(inputs, state), device, inputs, held, Forwarded.all_leaves)
+            result, seen = watched(lambda: self._call(inputs, state), device, inputs, held, Forwarded.all_leaves)
         except Exception as error:  # the watch's own, or the module's, which the call below raises again
             kind.why = f"it cannot be watched: {type(error).__name__}: {str(error)[:200]}"
+            self._decided(kind, None)
             return self._call(inputs, state)
-        self._refuse(kind, why or self._sets[0](state) or self._sets[1]())
-        kind.cleared = True
+        self._refuse(kind, seen.why or self._sets[0](state) or self._sets[1]())
+        kind.reads, kind.cleared = seen.reads, True
+        self._decided(kind, seen.decisions)
         return result
+
+    def _decided(self, kind: CallKind[Forwarded], decisions: Decisions | None) -> None:
+        """Keeps a branch by what it reads."""
+        assert isinstance(kind, ForwardKind)
+        kind.decisions = decisions
+        if kind.root is None:
+            return
+        if kind.why or decisions is None:
+            kind.root.why = kind.why or DECIDES
+        else:
+            kind.root.branches.append(kind)
 
     def _refuse(self, kind: CallKind[Forwarded], why: str) -> None:
         """Counts the call as one of a kind that is never captured, where there is a reason."""

@@ -1,50 +1,31 @@
 """One call of a forward, watched operator by operator: whether a graph of its kernels does all that the call does.
 
-A graph repeats kernels at their addresses. What a forward does beside them is lost: values that the processor reads and
-decides by, random numbers, writes into arguments or state, results that share memory, tensors of which nobody knows
-when they are replaced. Such a forward is never captured. Programs launch their kernels past torch: they were verified.
+A graph repeats kernels at their addresses. What a forward does beside them is lost: values of arguments or state that
+the processor reads and decides by, random numbers, writes into arguments or state, results that share memory, tensors
+of which nobody knows when they are replaced. Such a forward is never captured. Programs launch their kernels past
+torch: they were verified.
 """
 
 from __future__ import annotations
 
 import random
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from hipwright.api.live.forward.decisions import Decisions, Number, Recorded, decides, decisions
+from hipwright.api.live.forward.modes import looking
+from hipwright.api.live.forward.reads import DETACH, READS, Read
+
 T = TypeVar("T")
 PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 """Leaves of arguments and results beside tensors."""
-_READS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
-
-
-class _Watching(threading.local):
-    watch: CallWatch | None = None
-
-
-_watching = _Watching()
-
-
-def watching() -> int:
-    """How many modes of torch on this thread are watches, which change nothing: 0 or 1."""
-    return int(_watching.watch is not None)
-
-
-def unwatched(call: Callable[[], T]) -> T:
-    """call() of a verified program, at whose operators nobody looks: what it returns is its own."""
-    watch = _watching.watch
-    if watch is None:
-        return call()
-    with _disable_current_modes():
-        result = call()
-    watch.made(result)
-    return result
 
 
 def watched(
@@ -53,34 +34,45 @@ def watched(
     inputs: Sequence[torch.Tensor],
     state: Iterable[torch.Tensor],
     leaves: Callable[[T], Sequence[Any]],
-) -> tuple[T, str]:
-    """(call(), why its kernels alone are not the call, "" where they are). Raises what call() raises.
+) -> tuple[T, Watched]:
+    """The call's result, and what was seen. Raises what call() raises.
 
     leaves: of a result of the call, which are to be copied out of a graph.
     """
     watch = CallWatch(device, inputs, state)
     before = _random_states(device)
-    _watching.watch = watch
-    try:
-        with watch:
-            result = call()
-    finally:
-        _watching.watch = None
+    with looking(watch), watch:
+        result = call()
     drawn = "" if _random_states(device) == before else "it draws random numbers"
-    return result, drawn or watch.why or watch.refused(leaves(result))
+    if why := drawn or watch.why or watch.refused(leaves(result)):
+        return result, Watched(why)
+    return result, Watched("", tuple(watch.reads), decisions(watch.recorded, inputs) if watch.reads else None)
+
+
+class Watched(NamedTuple):
+    """Of a call. why: its kernels alone are not the call, "" where they are; reads: what the processor read in it;
+    decisions: whether a call with other arguments reads the same, None where all do."""
+
+    why: str
+    reads: tuple[Read, ...] = ()
+    decisions: Decisions | None = None
 
 
 class CallWatch(TorchDispatchMode):  # type: ignore[misc]
-    """Looks at each operator. why: the first thing that a graph would not do; "" where there is none."""
+    """Looks at each operator. why: the first thing that a graph would not do; "" where there is none. reads: numbers
+    that the processor read from the call's own tensors and `decides` arguments; recorded: operators of these alone."""
 
     def __init__(self, device: torch.device, inputs: Sequence[torch.Tensor], state: Iterable[torch.Tensor]) -> None:
         super().__init__()
-        self.why = ""
+        self.why, self.reads, self._place = "", list[Read](), 0
+        self.recorded: list[Recorded] = []
         self._device = device
         self._refs: list[StorageWeakRef] = []  # an address is not given again while there is one
         self._given, self._state, self._made = set[int](), set[int](), set[int]()
         for known, tensors in ((self._given, inputs), (self._state, state)):
             known.update(map(self._storage, tensors))
+        self._asked = set(map(self._storage, filter(decides, inputs))) - self._state
+        self._fed = (self._given | self._state) - self._asked  # what state or other arguments make
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -88,20 +80,43 @@ class CallWatch(TorchDispatchMode):  # type: ignore[misc]
             result = func.decompose(*args, **kwargs)  # under inference mode, operators come whole
         if result is not NotImplemented:
             return result
+        self._place += func is not DETACH
         leaves = pytree.tree_leaves((args, kwargs))
         found = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        recorded = args, kwargs
         if func is torch.ops.aten.lift_fresh.default:
             self._made.update(map(self._storage, found))
+            recorded = (found[0].clone(),), {}  # the call may write into it
         written = list(_written(func, args, kwargs))
         result = func(*args, **kwargs)
         results = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-        self.why = self.why or self._reason(func, leaves, found, written, results)
-        self.made(results)
+        storages = set(map(self._storage, found))
+        own = storages <= self._made | self._asked and storages.isdisjoint(self._fed)
+        if own:
+            self.recorded.append(Recorded(func, recorded, result, written))
+        if own and READS & set(func.tags) and isinstance(result, Number):
+            self.reads.append(Read(self._place, func, result))
+        else:
+            self.why = self.why or self._reason(func, leaves, found, written, results)
+        self._own(results)
+        if not own:
+            self._fed.update(map(self._storage, (*results, *written)))
         return result
 
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """As `CallMode.resting`."""
+        with _disable_current_modes():
+            yield
+
     def made(self, results: Any) -> None:
-        """Takes tensors as the call's own, but for those in the memory of its arguments and state."""
+        """Takes tensors that a program makes of arguments and state as the call's own."""
         tensors = [leaf for leaf in pytree.tree_leaves(results) if isinstance(leaf, torch.Tensor)]
+        self._own(tensors)
+        self._fed.update(map(self._storage, tensors))
+
+    def _own(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Takes tensors as the call's own, but for those in the memory of its arguments and state."""
         self._made.update(set(map(self._storage, tensors)) - self._given - self._state)
 
     def _reason(
@@ -115,7 +130,7 @@ class CallWatch(TorchDispatchMode):  # type: ignore[misc]
         name = func.name().removeprefix("aten::")
         if any(isinstance(leaf, torch.Generator) for leaf in leaves):
             return "it draws random numbers"
-        if _READS & set(func.tags):
+        if READS & set(func.tags):
             return f"the processor reads values ({name})"
         storages = list(map(self._storage, found))
         if any(one not in self._made | self._given | self._state for one in storages):

@@ -1,0 +1,83 @@
+"""Values that the processor reads during a call, and decides by, though neither arguments nor state make them.
+
+Language models ask whether positions that they counted themselves are those of one sequence, for one. All calls of a
+kind read the same; a graph's capture cannot read, so it is told what a watched call read.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
+from unittest import mock
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from hipwright.api.live.forward.modes import looking
+
+T = TypeVar("T")
+READS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+"""Tags of operators whose results the processor waits for."""
+DETACH = torch.ops.aten.detach.default
+"""It computes nothing, and modes within each other see more of it."""
+_patching = threading.Lock()
+
+
+class Read(NamedTuple):
+    """A number that the processor read. place: of the operator among those of the call."""
+
+    place: int
+    operator: Any
+    value: bool | int | float | complex
+
+
+class _Answers(TorchDispatchMode):  # type: ignore[misc]
+    """Gives reads the values that they had, at the places where they were; raises RuntimeError at others."""
+
+    def __init__(self, reads: Sequence[Read]) -> None:
+        super().__init__()
+        self.left, self._place, self._rests = list(reads), 0, False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self._rests:
+            return func(*args, **(kwargs or {}))
+        self._place += func is not DETACH
+        if not READS & set(func.tags):
+            return func(*args, **(kwargs or {}))
+        if not self.left or self.left[0][:2] != (self._place, func):
+            raise RuntimeError("the processor reads other values than in the call that was watched")
+        return self.left.pop(0).value
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """As `CallMode.resting`."""
+        self._rests = True
+        try:
+            yield
+        finally:
+            self._rests = False
+
+    def made(self, results: Any) -> None:
+        """As `CallMode.made`; nothing is to be known."""
+
+
+def answered(call: Callable[[], T], reads: Sequence[Read]) -> T:
+    """call(), told what the processor read; it sees no capture, as the call that was watched saw none.
+
+    Raises what call() raises, and RuntimeError where it reads something else.
+    """
+    if not reads:
+        return call()
+    here, capturing = threading.get_ident(), torch.cuda.is_current_stream_capturing
+    mode = _Answers(reads)
+
+    def none_here() -> bool:
+        return threading.get_ident() != here and bool(capturing())
+
+    with _patching, mock.patch.object(torch.cuda, "is_current_stream_capturing", none_here), looking(mode), mode:
+        result = call()
+    if mode.left:
+        raise RuntimeError("the processor reads fewer values than in the call that was watched")
+    return result
