@@ -64,6 +64,15 @@ def rounded_up(x: torch.Tensor) -> torch.Tensor:
     return x * len(range(math.ceil(x.shape[0] / 2.5)))
 
 
+def pooled_up(x: torch.Tensor) -> torch.Tensor:
+    """A window that begins in the padding is left out."""
+    return F.max_pool2d(x[:, :, None], (1, 2), (1, 2), (0, 1), ceil_mode=True)
+
+
+def thirds(x: torch.Tensor) -> Any:
+    return [part * 2 for part in torch.tensor_split(x, 3)]
+
+
 def flat(x: torch.Tensor) -> torch.Tensor:
     return x * 2 if x.shape[0] / x.shape[1] < 0.75 else x * 3
 
@@ -80,6 +89,10 @@ def flat(x: torch.Tensor) -> torch.Tensor:
         (last_three, (4, 8), (4, 2), (4, 3)),
         (a_third, (4, 32), (4, 34), (3, 30)),
         (rounded_up, (9, 8), (11, 8), (8, 5)),
+        (pooled_up, (2, 3, 16), (2, 3, 9), (3, 2, 10)),
+        (pooled_up, (2, 3, 9), (2, 3, 16), (3, 2, 7)),
+        (thirds, (8, 4), (7, 4), (11, 4)),
+        (thirds, (6, 4), (8, 4), (9, 4)),
         (flat, (4, 8), (8, 4), (4, 8)),
     ],
 )

@@ -96,6 +96,33 @@ def test_all_is_given_up_at_last(archive: Archive) -> None:
     assert result.program is not None and json.loads(result.program.text)["given_up"] == PLAIN_PLAN
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_operators_that_cannot_be_written_are_given_up_in_every_step(archive: Archive, named: bool) -> None:
+    def careful(choices: Mapping[str, Any]) -> Program:
+        if "op_4" not in str(choices.get("given_up")).split(","):
+            raise AttributeError("op_4 has no lowering")
+        return write(choices)
+
+    base = {"given_up": "op_4"}
+    partly = EngineSource(SPACE, careful, Fallback(explain, NODES, base["given_up"]), base)
+    result = begin(archive, Faulty(guilty=frozenset({"op_1"}), named=named), budget=1, source=partly)
+    assert result.program is not None
+    assert set(json.loads(result.program.text)["given_up"].split(",")) == {*NODES[:3], "op_4"}
+
+
+def test_a_step_that_cannot_be_written_is_followed_by_the_next(archive: Archive) -> None:
+    def failing(choices: Mapping[str, Any]) -> Program:
+        if choices.get("given_up") not in (None, "", PLAIN_PLAN):
+            raise KeyError("the engine's own fault")
+        return write(choices)
+
+    judge = Faulty(guilty=frozenset(NODES), stubborn=True)
+    result = begin(archive, judge, budget=1, source=EngineSource(SPACE, failing, Fallback(explain, NODES)))
+    assert result.program is not None and json.loads(result.program.text)["given_up"] == PLAIN_PLAN
+    failed = [trial for trial in show(archive, "latest").trials if trial.status == "not proposed"]
+    assert failed and all("the engine's own fault" in one.reason and one.notes["fallback"] for one in failed)
+
+
 def test_time_that_is_over_ends_the_steps(archive: Archive) -> None:
     judge = Faulty(guilty=frozenset(NODES), stubborn=True, named=False, pause=0.2)
     with Watch() as watch:

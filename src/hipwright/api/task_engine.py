@@ -133,7 +133,7 @@ def task_engine(bench: Workbench) -> TaskEngine:
     base = {**measured, **({GIVEN_UP: made.given_up} if made.given_up else {})}
     programs = KeptPrograms(graph)
     programs.keep(complete(made.authored.space, base), made.authored)  # defaults that are named are those of no choice
-    fallback = Fallback(programs.explain, [n.name for n in graph.nodes if n.op != "getitem"])
+    fallback = Fallback(programs.explain, [n.name for n in graph.nodes if n.op != "getitem"], made.given_up)
     source = EngineSource(made.authored.space, programs.write, fallback, base)
     return TaskEngine(graph, made.authored, source, programs, made.given_up, made.why)
 

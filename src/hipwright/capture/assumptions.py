@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 _TORCH = re.compile(r"[\\/](torch|sympy)[\\/]")
+_SHAPES = re.compile(r"[\\/]torch[\\/](_meta_registrations|_decomp[\\/])")
+_NAME = re.compile(r"[A-Za-z_]\w*")
 _TYPICAL = (2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 20, 24, 30, 32, 36, 48, 60, 64, 96)
 _TRIES = 300
 _MOST_SIZES = 2048
@@ -40,7 +42,8 @@ def assumptions(
             if _is_own(guard) or getattr(relation, "rel_op", "") == "==":
                 own += _spans(relation, spell, captured or {})
             continue
-        if _is_own(guard):
+        remainder = "%" in text and relation.rel_op != "=="  # by which pieces differ in size
+        if _is_own(guard) or remainder or (_shapes(guard) and not _follows(text, [])):
             own.append(text)
         elif "%" in text:
             given.append(text)  # the operator itself refuses other sizes
@@ -51,7 +54,7 @@ def assumptions(
         rest = [one for one in equal if one != text]
         if _follows(text, [*given, *own, *rest]):
             equal = rest
-    return list(dict.fromkeys([*own, *equal]))
+    return [text for text in dict.fromkeys([*own, *equal]) if _NAME.search(text)]
 
 
 def _spans(relation: Any, spell: Callable[[Any], str], captured: Mapping[str, int]) -> list[str]:
@@ -140,6 +143,13 @@ def _is_own(guard: Any) -> bool:
     return frame is not None and not _TORCH.search(str(getattr(frame, "filename", frame)))
 
 
+def _shapes(guard: Any) -> bool:
+    """The library asked which of two sizes a result has, as a pooling that rounds up does."""
+    frame = guard.sloc.framework_loc
+    asked = guard.expr.rel_op in ("<", "<=", ">", ">=") and "check" not in str(getattr(frame, "name", ""))
+    return asked and bool(_SHAPES.search(str(getattr(frame, "filename", frame))))
+
+
 def _is_bound(relation: Any) -> bool:
     """One plain size equal to another or to a number, which the graph's shapes say already; or a product of sizes equal
     to a number, which is a stride that happened to equal another."""
@@ -163,7 +173,7 @@ def _holds(condition: Any, sizes: dict[str, Any]) -> bool:
 
 
 def _sizes(texts: Sequence[str]) -> Iterator[dict[str, Any]]:
-    names = sorted(set(re.findall(r"[A-Za-z_]\w*", " ".join(texts))) - {"min", "max"})
+    names = sorted(set(_NAME.findall(" ".join(texts))) - {"min", "max"})
     for size in _TYPICAL:
         yield {**dict.fromkeys(names, size), "min": min, "max": max}
     rng = random.Random(0)

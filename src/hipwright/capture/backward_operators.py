@@ -18,6 +18,14 @@ aten = torch.ops.aten
 _WHOLE = ("embedding", "convolution", "convolution_double", "pack_padded", "weight_norm_differentiable")
 """Operators whose decompositions scatter: they are one library call instead."""
 _ALSO = ("nll_loss_forward", "nll_loss2d_forward", "_fused_rms_norm")
+_INNER = (
+    "_chunk_cat",
+    "_unsafe_index",
+    "_unsafe_index_put",
+    "_unsafe_masked_index",
+    "_unsafe_masked_index_put_accumulate",
+)
+"""Operators of torch's own passes, which have no public name; plans call public operators."""
 
 
 @cache
@@ -26,10 +34,10 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     core = core_aten_decompositions()
     names = [(op, op.name().partition("::")[2].partition(".")[0].lstrip("_")) for op in core]
     kept = {op: core[op] for op, name in names if "backward" in name and not name.startswith(_WHOLE)}
-    for name in _ALSO:
-        op = getattr(aten, name, None)
-        if op is not None and op.default in decomposition_table:
-            kept[op.default] = decomposition_table[op.default]
+    for name in (*_ALSO, *_INNER):
+        packet = getattr(aten, name, None)
+        overloads = [] if packet is None else [getattr(packet, one) for one in packet.overloads()]
+        kept |= {op: decomposition_table[op] for op in overloads if op in decomposition_table}
     return kept | _OWN
 
 

@@ -131,6 +131,7 @@ class Builder:
             kwargs={name: self.arg(a) for name, a in node.kwargs.items() if name not in UNSAID},
             outs=outs,
             module=stack[-1][0] if stack and isinstance(stack[-1][0], str) else "",
+            listed=isinstance(value, (tuple, list)) and len(value) == 1,
         )
 
     def arg(self, value: Any) -> Any:

@@ -36,7 +36,8 @@ class Input(Record, frozen=True, kw_only=True):
 
 
 class Node(Record, frozen=True, kw_only=True):
-    """One operator call. outs has one Meta per output (None for an unused or absent one)."""
+    """One operator call. outs has one Meta per output (None for an unused or absent one). listed: one output comes in a
+    list."""
 
     name: str
     op: str
@@ -44,6 +45,7 @@ class Node(Record, frozen=True, kw_only=True):
     kwargs: dict[str, Any] = {}  # noqa: RUF012 - msgspec copies defaults
     outs: tuple[Meta | None, ...]
     module: str = ""
+    listed: bool = False
 
 
 class Symbol(Record, frozen=True, kw_only=True):
@@ -140,12 +142,4 @@ def plain(name: str) -> str:
 
 def several(node: Node) -> bool:
     """Is the result a tuple, of one tensor too?"""
-    return short(node.op) in (
-        "split",
-        "chunk",
-        "unbind",
-        "split_with_sizes",
-        "unsafe_split",
-        "tensor_split",
-        "broadcast_tensors",
-    )
+    return len(node.outs) != 1 or node.listed

@@ -19,6 +19,8 @@ from hipwright.search.view import FALLBACK, SearchView, Trial
 
 NAMED, ROUNDS = 6, 3
 """Steps by evidence that names a kernel, and bisections, before all operators are given up."""
+NOTHING_LEFT = "nothing is left to give up"
+"""Why no program follows the last step. A step whose program the engine cannot write is followed by the next one."""
 SLOWER_WHY = "slower than eager"
 """How the reason of such a step begins."""
 SLOWER = 0.98
@@ -51,13 +53,16 @@ class StepOutcome:
     slow: bool = False
 
 
-def steps(first: StepOutcome, groups: Sequence[frozenset[str]]) -> Generator[FallbackStep, StepOutcome, None]:
-    """Steps until a closing one passes. groups: the nodes of each kernel of the refused program, in order.
+def steps(
+    first: StepOutcome, groups: Sequence[frozenset[str]], left: Collection[str] = ()
+) -> Generator[FallbackStep, StepOutcome, None]:
+    """Steps until a closing one passes. groups: the nodes of each kernel of the refused program, in order. left: nodes
+    that every program leaves to the library, as the engine cannot write them.
 
     A program that takes too long where no kernel is named, or one was given up already, is no single group's fault: its
     products, where its time goes, are given up together.
     """
-    given: set[str] = set()
+    given = set(left)
     outcome = first
     products = frozenset().union(*(group for group in groups if any(map(_is_product, group))))
     for turn in range(NAMED):
@@ -71,17 +76,17 @@ def steps(first: StepOutcome, groups: Sequence[frozenset[str]]) -> Generator[Fal
         if outcome.passed:
             return
     for _ in range(ROUNDS):
-        left = [group for group in groups if group - given]
-        if not left:
+        kept = [group for group in groups if group - given]
+        if not kept:
             break
-        low, high = 0, len(left)
+        low, high = 0, len(kept)
         while high - low > 1:
             middle = (low + high) // 2
-            rest = frozenset().union(*left[middle:])
+            rest = frozenset().union(*kept[middle:])
             outcome = yield FallbackStep(spelled(given | rest), "bisection: no kernel is named", closing=False)
             low, high = (middle, high) if outcome.passed else (low, middle)
-        given |= left[low]
-        outcome = yield FallbackStep(spelled(given), f"bisection names {', '.join(sorted(left[low]))}")
+        given |= kept[low]
+        outcome = yield FallbackStep(spelled(given), f"bisection names {', '.join(sorted(kept[low]))}")
         if outcome.passed:
             return
     outcome = yield FallbackStep(EVERY_OPERATOR, "no single group is guilty")
@@ -89,11 +94,13 @@ def steps(first: StepOutcome, groups: Sequence[frozenset[str]]) -> Generator[Fal
         yield FallbackStep(PLAIN_PLAN, f"the library's form is refused too: {outcome.why}"[:200])
 
 
-def faster_forms(groups: Sequence[frozenset[str]]) -> Generator[FallbackStep, StepOutcome, None]:
-    """Steps for a program that is right, but slower than eager: until one is not. groups: as for `steps`."""
+def faster_forms(
+    groups: Sequence[frozenset[str]], left: Collection[str] = ()
+) -> Generator[FallbackStep, StepOutcome, None]:
+    """Steps for a program that is right, but slower than eager: until one is not. groups, left: as for `steps`."""
     products = frozenset().union(*(group for group in groups if any(map(_is_product, group))))
     if products and any(group - products for group in groups):
-        outcome = yield FallbackStep(spelled(products), f"{SLOWER_WHY}: products")
+        outcome = yield FallbackStep(spelled({*left, *products}), f"{SLOWER_WHY}: products")
         if outcome.passed and not outcome.slow:
             return
     yield FallbackStep(EVERY_OPERATOR, SLOWER_WHY)
@@ -109,11 +116,13 @@ def spelled(nodes: Collection[str]) -> str:
 
 
 class Fallback:
-    """The next step of a run. explain: of choices; nodes: the graph's operators by name."""
+    """The next step of a run. explain: of choices; nodes: the graph's operators by name; given_up: what every program
+    gives up, a value of that choice."""
 
-    def __init__(self, explain: Explain, nodes: Iterable[str]) -> None:
+    def __init__(self, explain: Explain, nodes: Iterable[str], given_up: str = "") -> None:
         self._explain = explain
         self._nodes = tuple(nodes)
+        self._left = frozenset(given_up.split(",")).intersection(self._nodes)
         self._known: dict[str, list[tuple[str, frozenset[str]]]] = {}
 
     def next(self, view: SearchView) -> FallbackStep | None:
@@ -123,7 +132,9 @@ class Fallback:
             return None
         kernels = self._kernels(first.proposed.choices)
         groups = list(dict.fromkeys(nodes for _, nodes in kernels if nodes))
-        ladder = faster_forms(groups) if first.passed else steps(self._outcome(first, view), groups)
+        ladder = (
+            faster_forms(groups, self._left) if first.passed else steps(self._outcome(first, view), groups, self._left)
+        )
         try:
             step = next(ladder)
             for trial in view.trials:
@@ -205,7 +216,7 @@ def owed(view: SearchView) -> bool:
     last = taken[-1]
     judged = _judged(last, view)
     passed = judged is not None and judged.passed
-    return not (last.proposed.error or (passed and last.proposed.notes.get("closing")))
+    return not (last.proposed.error == NOTHING_LEFT or (passed and last.proposed.notes.get("closing")))
 
 
 def refuted(view: SearchView, again: Mapping[int, Evaluation]) -> SearchView:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hipwright.engine.knobs import GIVEN_UP
 from hipwright.records import Program
-from hipwright.search.fallback import Fallback, notes
+from hipwright.search.fallback import NOTHING_LEFT, Fallback, notes
 from hipwright.search.interfaces import NoProposal, Proposal, ProposalRequest
 from hipwright.search.moves import EVERY_MOVE, MOVE, moved
 from hipwright.search.operators import Choices, Space, complete, operator
@@ -66,8 +66,12 @@ class EngineSource:
         return Proposal(program=self._write(known), choices=known)
 
     def _given_up(self, view: SearchView) -> Proposal:
-        """The program of the next step of the fallback. NoProposal where nothing is left to give up."""
+        """The program of the next step of the fallback. NoProposal where nothing is left to give up, or it cannot be
+        written."""
         step = self.fallback.next(view) if self.fallback else None
         if step is None:
-            raise NoProposal("nothing is left to give up")
-        return replace(self.written({GIVEN_UP: step.given_up}), notes=notes(step), redraw=False)
+            raise NoProposal(NOTHING_LEFT)
+        try:
+            return replace(self.written({GIVEN_UP: step.given_up}), notes=notes(step), redraw=False)
+        except Exception as error:  # the engine's own fault, whatever it is; the next step follows
+            raise NoProposal(f"{type(error).__name__}: {error}", notes(step)) from error

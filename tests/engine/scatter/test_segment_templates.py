@@ -40,7 +40,12 @@ def test_embedding_bag_options() -> None:
         Op(lambda i, o, w, s: F.embedding_bag(i, w, o, mode="sum", per_sample_weights=s, include_last_offset=True)),
         [whole(11, 20), OFFSETS, draw(11, 8, dtype=torch.float16), draw(20, dtype=torch.float16)],
     )
-    check(Op(lambda i, o, w: F.embedding_bag(i, w, o, mode="mean", padding_idx=3)), [whole(5, 20), OFFSETS, draw(5, 4)])
+
+
+@pytest.mark.parametrize("padding", [3, 0, -1, -5])
+def test_a_row_of_padding_is_in_no_bag(padding: int) -> None:
+    model = Op(lambda i, o, w: F.embedding_bag(i, w, o, mode="mean", padding_idx=padding))
+    assert "continue" in check(model, [whole(5, 20), OFFSETS, draw(5, 4)])
 
 
 @pytest.mark.parametrize("columns", [16, 6, 5])

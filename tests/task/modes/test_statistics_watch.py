@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 class Model(torch.nn.Module):
     def forward(self, x, mean, variance):
-        return F.batch_norm(x, mean, variance, training={training})
+        return F.batch_norm(x, mean, variance, training={training}, momentum={momentum})
 
 def get_inputs():
     return [torch.randn({shape}), torch.zeros({channels}), torch.ones({channels})]
@@ -49,10 +49,23 @@ def test_a_task_of_any_size_says_what_it_writes(
     shape: tuple[int, ...], channels: int, training: bool, tmp_path: Path
 ) -> None:
     path = tmp_path / "task.py"
-    path.write_text(TEXT.format(training=training, shape=", ".join(map(str, shape)), channels=channels))
+    path.write_text(TEXT.format(training=training, momentum=0.1, shape=", ".join(map(str, shape)), channels=channels))
     zygote: Zygote = warm.host()
     handle = open_task(path, zygote)
     try:
         assert handle.written == (("inputs[1]", "inputs[2]") if training else ())
+    finally:
+        handle.close()
+
+
+def test_statistics_that_are_written_with_their_old_values_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "task.py"
+    path.write_text(TEXT.format(training=True, momentum=0.0, shape="8, 3, 4, 4", channels=3))
+    zygote: Zygote = warm.host()
+    handle = open_task(path, zygote)
+    try:
+        _, buffers, info = handle.reference(handle.inputs("given", 0), handle.init_state(0), dtype="native")
+        assert info["mutated_inputs"] == ["inputs[1]", "inputs[2]"] == sorted(buffers)
+        assert not buffers["inputs[1]"].to_f64().any()
     finally:
         handle.close()

@@ -60,7 +60,7 @@ class LibraryCalls:
         call.channels_last = bool(images)
         results: list[Tensor | None] = []
         for number, meta in enumerate(node.outs):
-            name = self.c.unique(node.name if len(node.outs) == 1 and not several(node) else f"{node.name}_{number}")
+            name = self.c.unique(node.name if not several(node) else f"{node.name}_{number}")
             call.outputs.append(name)
             if meta is None:
                 results.append(None)
@@ -68,7 +68,7 @@ class LibraryCalls:
             kept = self.out.metas[name] = channels_last.permuted_meta(meta) if images else meta
             stored = self.c.stored(name, kept.dtype, self.c.shape(kept))
             results.append(permuted(self.c, stored, channels_last.TO_CHANNELS_FIRST) if images else stored)
-        value: Any = tuple(results) if several(node) or len(results) > 1 else results[0]
+        value: Any = tuple(results) if several(node) else results[0]
         if bias is not None:
             value = self._add_bias(node, value, self.values[bias["node"]])
         self.values[node.name] = value

@@ -204,7 +204,7 @@ class Lowering(LoweringState):
         if handler is None:
             raise NotLowered("no template writes this operator yet")
         metas = list(node.outs)
-        meta: Any = metas[0] if len(metas) == 1 and not several(node) else metas
+        meta: Any = metas if several(node) else metas[0]
         if short(node.op).startswith(WINDOWED):
             self._realise_arguments(node)
         try:
@@ -242,8 +242,9 @@ class Lowering(LoweringState):
                 self.values[name] = self.c.realise(value, name)
 
     def _label(self, node: Node, value: Any) -> None:
-        if isinstance(value, Tensor) and not value.buffer and not value.label:
-            value.label = plain(node.name)
+        for one in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(one, Tensor) and not one.buffer and not one.label:
+                one.label = plain(node.name)
 
     def _keep(self, node: Node, kind: str, value: Any) -> None:
         """Store a value that several consumers would recompute, or whose expression is deep."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from hipwright.capture.graph import short
+from hipwright.capture.graph import several, short
 from hipwright.engine.emit.builder import cname
 from hipwright.engine.emit.tree import Statement, printed, words
 from hipwright.engine.fuse.costs import ITEM_BYTES
@@ -143,7 +143,8 @@ class PlanWriter:
         )
         results = [self.name(o) for o in call.outputs]
         self._memory.made_by(kind, results, [self.name(buffer) for buffer in call.refs.values()])
-        self._line(f"{', '.join(results)} = {target}({args})")
+        lone = "," if several(node) and len(results) == 1 else ""
+        self._line(f"{', '.join(results)}{lone} = {target}({args})")
         for output, local in zip(call.outputs, results, strict=True):
             if call.channels_last:
                 self._line(f"{local} = {local}.permute({', '.join(map(str, TO_CHANNELS_LAST))}).contiguous()")

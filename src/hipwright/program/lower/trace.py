@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from math import prod
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
+from hipwright.errors import CandidateError
 from hipwright.program.lower.arguments import Argument, Dim3
 from hipwright.program.lower.closures import lower
 from hipwright.program.lower.live_bytes import LiveBytes, tensors_of
@@ -18,9 +20,12 @@ from hipwright.program.lower.table import to_device
 from hipwright.program.lower.unshaped import UNSHAPED
 from hipwright.program.parsed import Parsed
 from hipwright.program.updates import Updates
-from hipwright.tensors import Tree
+from hipwright.records import TensorSpec
+from hipwright.tensors import HostTensor, Tree
 
 _MOST_ZEROS = 1 << 26  # elements
+SPECS = (HostTensor, TensorSpec, torch.Tensor)
+"""What stands for a tensor in a state table or among inputs."""
 
 
 class NoopLauncher:
@@ -116,15 +121,38 @@ class CallTrace(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch
 
 
 def trace(
-    parsed: Parsed, knobs: Mapping[str, int], table: Tree, inputs: Sequence[Any], meta: bool = True
+    parsed: Parsed, knobs: Mapping[str, int], table: Tree, inputs: Sequence[Any], *, meta: bool = False
 ) -> dict[str, Any]:
     """Runs the plan with kernels replaced by no-ops; returns {"ops", "calls", "launches", "live", "prepare": {"ops",
     "launches"}}; live: the most bytes that what `forward` makes holds at once.
 
-    meta=True runs on meta tensors: shapes only, without data or cost. Operators in `prepare` are separate. Allocations
+    meta=True runs on meta tensors: shapes only, without data or cost; on small zeros where an operator of the library
+    reads values that the task does not give it (the windows of istft). Operators in `prepare` are separate. Allocations
     appear in "ops" as the operators that implement them. Raises what `lower` and `LoweredPlan.forward` raise.
     """
-    device = "meta" if meta else "cpu"
+    if not meta:
+        return _traced(parsed, knobs, table, inputs, "cpu")
+    try:
+        return _traced(parsed, knobs, table, inputs, "meta")
+    except CandidateError:
+        specs = tree_leaves([table, list(inputs)], is_leaf=lambda leaf: isinstance(leaf, SPECS))
+        if sum(prod(one.shape) for one in specs if isinstance(one, SPECS)) > _MOST_ZEROS:
+            raise
+    return _traced(parsed, knobs, _zeros(table), _zeros(list(inputs)), "cpu")
+
+
+def _zeros(tree: Tree) -> Any:
+    """A nesting with zeros in the place of its tensors."""
+
+    def zeros(leaf: Any) -> Any:
+        return torch.zeros_like(to_device(leaf, "meta"), device="cpu") if isinstance(leaf, SPECS) else leaf
+
+    return tree_map(zeros, tree, is_leaf=lambda leaf: isinstance(leaf, SPECS))
+
+
+def _traced(
+    parsed: Parsed, knobs: Mapping[str, int], table: Tree, inputs: Sequence[Any], device: str
+) -> dict[str, Any]:
     launcher = NoopLauncher(device=device, updates=Updates(parsed.signatures))
     plan = lower(parsed, knobs, table, launcher, allow_random=True, device=device)
     given = [to_device(item, device) for item in inputs]

@@ -2,7 +2,8 @@
 
 A tensor at a new shape consists of get_inputs' own values: sliced where it shrinks, tiled where it grows. Floats beyond
 the original extent come from a draw under another seed, so rows do not repeat; past twice the extent they do. Integers
-and booleans are always values that the file itself produced, so an index stays valid. Strides keep their pattern.
+and booleans are always values that the file itself produced, so an index stays valid, and lists in order stay in
+order. Strides keep their pattern.
 
 Inputs of gigabytes are not drawn to be sliced: get_inputs runs with other sizes in its own torch.rand(...), torch.randn
 and the like (`Resized`), and its result is used where that gives exactly the wanted shapes. Indices that it draws below
@@ -92,6 +93,8 @@ def resize(tensor: torch.Tensor, other: torch.Tensor, shape: tuple[int, ...]) ->
     target.copy_(_unexpanded(_tiled(tensor, shape), out))
     if _distinct(tensor) and other.shape == tensor.shape and shape[0] > tensor.shape[0]:
         target.copy_(_grown(tensor, other, shape[0]))
+    if _ascends(tensor) and other.shape == tensor.shape and _ascends(other):
+        target.copy_(target.sort().values)
     if tensor.is_floating_point() and other.shape == tensor.shape:
         _refresh(target, _unexpanded(_tiled(other, shape), out), tuple(tensor.shape))
     return out
@@ -106,8 +109,17 @@ def _tiled(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
 
 def _distinct(tensor: torch.Tensor) -> bool:
     """Whether a leaf is a list of whole numbers none of which occurs twice, as the slots that a cache is written at."""
+    return _is_list(tensor) and tensor.numel() >= _FEW and tensor.unique().numel() == tensor.numel()
+
+
+def _ascends(tensor: torch.Tensor) -> bool:
+    """Whether a leaf is a list of whole numbers in order, as the offsets at which bags or sequences begin."""
+    return _is_list(tensor) and tensor.numel() > 1 and bool((tensor.diff() >= 0).all())
+
+
+def _is_list(tensor: torch.Tensor) -> bool:
     whole = not tensor.is_floating_point() and not tensor.is_complex() and tensor.dtype != torch.bool
-    return whole and tensor.dim() == 1 and tensor.numel() >= _FEW and tensor.unique().numel() == tensor.numel()
+    return whole and tensor.dim() == 1
 
 
 def _grown(tensor: torch.Tensor, other: torch.Tensor, size: int) -> torch.Tensor:

@@ -201,7 +201,9 @@ class _Run:
         sums = RoundedSums(close, int(rounding[0]), rounding[1]) if rounding else None
         mode = mode or (float64(choices, largest, noted, sums) if exact else nullcontext())
         start = time.perf_counter()
-        with torch.no_grad(), where.around(), values_checked(), mode:
+        self._statistics = StatisticsWatch()
+        watch = nullcontext() if exact else self._statistics
+        with torch.no_grad(), where.around(), values_checked(), watch, mode:
             self.result = self.file.guarded(lambda: self.model(*self.args), "forward")
         if choices is not None:
             self.result = map_torch(self.result, choices.settled)
@@ -231,11 +233,16 @@ class _Run:
         return {path: from_torch(tensor, seen) for (path, _), tensor in zip(held, copies, strict=True)}
 
     def mutated(self, given: Tree) -> list[str]:
-        """Paths of the inputs that a run in the module's own dtypes wrote to, of which `given` is a copy. An operator
-        that counts no version (native_batch_norm) shows in the bits.
+        """Paths of the inputs that a run in the module's own dtypes wrote to, of which `given` is a copy.
+
+        Operators that count no version (native_batch_norm) are watched; what one writes to a view shows in the bits.
         """
         now = list(named_leaves("inputs", self.args))
-        found = [path for (path, leaf), version in zip(now, self._versions, strict=True) if leaf._version != version]
+        found = [
+            path
+            for (path, leaf), version in zip(now, self._versions, strict=True)
+            if leaf._version != version or self._statistics.wrote(leaf)
+        ]
         pairs = zip(now, tensor_leaves(given), strict=True)
         return found + [path for (path, leaf), one in pairs if path not in found and not _same(leaf, one)]
 

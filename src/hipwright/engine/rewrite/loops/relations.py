@@ -161,7 +161,7 @@ class Relations:
         return self.views.known.get(name) is not None and (at is None or self._whole(self.nodes[at]))
 
     def _whole(self, node: Node) -> bool:
-        return len(node.outs) == 1 and node.outs[0] is not None and not several(node)
+        return not several(node) and node.outs[0] is not None
 
 
 def _alike(a: Meta, b: Meta) -> bool:
@@ -192,4 +192,4 @@ def read_later(nodes: Sequence[Node], found: Found, returned: Sequence[str]) -> 
 
 def single(nodes: Mapping[int, Node]) -> bool:
     """Whether all of some nodes give one tensor each."""
-    return all(len(n.outs) == 1 and n.outs[0] is not None and not several(n) for n in nodes.values())
+    return all(not several(n) and n.outs[0] is not None for n in nodes.values())

@@ -118,7 +118,7 @@ def cuts(nodes: Sequence[Node], place: Mapping[str, int], run: PeriodicRun) -> l
             if source >= first and at - source < 2 * period:
                 last[source] = max(last.get(source, 0), at)
     for source, at in last.items():
-        whole = len(nodes[source].outs) == 1 and not several(nodes[source])
+        whole = not several(nodes[source])
         for cut in range(max(source + 1, begin), min(at, end - 1) + 1):
             crossed[cut - begin] += 1 if whole else len(nodes)
     order = sorted(range(period), key=lambda k: (crossed[k], k))

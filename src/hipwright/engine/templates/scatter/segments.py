@@ -42,14 +42,14 @@ def _vector_range(k: CallKernel, columns: Ix, width: int) -> tuple[Ix, str]:
 
 @dataclass(eq=False)
 class Bag:
-    """Bags of a table's rows. mode: 0 sum, 1 mean, 2 max."""
+    """Bags of a table's rows. mode: 0 sum, 1 mean, 2 max; padding: a row that is left out."""
 
     mode: int
     bags: Ix
     items: Ix
     columns: Ix
     last: bool
-    padding: int | None
+    padding: Ix | None
 
 
 def embedding_bag(call: KernelCall) -> Offer | None:
@@ -60,8 +60,10 @@ def embedding_bag(call: KernelCall) -> Offer | None:
     if weight.dtype not in WIDTHS or index.rank != 1:
         raise NotLowered("embedding bags of this form")
     shape = call.shape(0)
-    skipped = None if padding is None else as_int(padding)
-    bag = Bag(mode, shape[0], index.shape[0], shape[1], last, None if skipped is not None and skipped < 0 else skipped)
+    row = None if padding is None else ix(as_int(padding))
+    if padding is not None and as_int(padding) < 0:  # counted from the table's end
+        row = weight.shape[0] + as_int(padding)
+    bag = Bag(mode, shape[0], index.shape[0], shape[1], last, row)
     outputs = [Output(shape), *[None] * (len(call.outs) - 1)]
     return Offer("bag", write_bag, [weight, index, offsets, weights], outputs, default=True, data=bag)
 
@@ -120,7 +122,7 @@ def _emit_bag(body: CallBody, k: CallKernel, b: Bag, kind: str, width: int) -> N
     k.open("for (long i = start; i < end; ++i)")
     k.line(f"const long table_row = {k.load(index, ['i'])};")
     if b.padding is not None:
-        k.line(f"if (table_row == {b.padding}) continue;")
+        k.line(f"if (table_row == {k.size(b.padding)}) continue;")
     if width > 1:
         k.vector(weight, ["table_row", "column"], "column", str(width), "value")
     else:

@@ -1,0 +1,29 @@
+"""Operators of torch's own passes, without a public name, are captured as those that they consist of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from tests.engine.capturing import captured
+from tests.engine.harness import Op
+
+aten = torch.ops.aten
+MASK, ROWS = torch.tensor([True, False, True]), torch.tensor([2, 7, 0])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: aten._chunk_cat([x, x * 2], 0, 2),
+        lambda x: aten._unsafe_index(x, [ROWS.clamp(max=2)]),
+        lambda x: aten._unsafe_masked_index(x, MASK, [ROWS], 0.0),
+        lambda x: aten._unsafe_masked_index_put_accumulate(x, MASK, [ROWS], x[:3]),
+    ],
+)
+def test_a_graph_has_public_operators(function: Callable[[torch.Tensor], Any]) -> None:
+    graph = captured(Op(function), [torch.randn(4, 3)])
+    assert graph.nodes and not [node.op for node in graph.nodes if node.op.startswith(("aten._chunk", "aten._unsafe_"))]
