@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from hipwright.api.live.device_graphs import DeviceGraphs
 from hipwright.api.live.forward.decisions import Decisions
+from hipwright.api.live.forward.results import Forwarded
 from hipwright.api.live.forward.watch import watched
 from hipwright.api.live.graphed import GRAPHS, NEW, WARM_CALLS, CallKind, GraphedCalls, around
 from hipwright.api.live.module import OptimizedModule
@@ -47,42 +48,6 @@ class Signature:
         """(args, kwargs) with these tensors."""
         left = iter(tensors)
         return pytree.tree_unflatten([next(left) if one is None else one[1] for one in self.leaves], self.structure)
-
-
-class Forwarded(NamedTuple):
-    """What a forward returned. tensors: of it, each once; leaves: places in these, or plain values as (value,)."""
-
-    value: Any
-    tensors: list[torch.Tensor]
-    leaves: list[int | tuple[Any]]
-    structure: Any
-
-    @classmethod
-    def of(cls, value: Any) -> Forwarded:
-        """Of a module's result."""
-        leaves, structure = pytree.tree_flatten(value)
-        places: dict[int, int] = {}
-        tensors: list[torch.Tensor] = []
-        found: list[int | tuple[Any]] = []
-        for leaf in leaves:
-            if not isinstance(leaf, torch.Tensor):
-                found.append((leaf,))
-                continue
-            if id(leaf) not in places:
-                places[id(leaf)] = len(tensors)
-                tensors.append(leaf)
-            found.append(places[id(leaf)])
-        return cls(value, tensors, found, structure)
-
-    def all_leaves(self) -> list[Any]:
-        """Tensors and plain values."""
-        return [*self.tensors, *(one[0] for one in self.leaves if not isinstance(one, int))]
-
-    def copied(self) -> Forwarded:
-        """The same result in memory of its own."""
-        tensors = [one.clone() for one in self.tensors]
-        leaves = [tensors[one] if isinstance(one, int) else one[0] for one in self.leaves]
-        return self._replace(value=pytree.tree_unflatten(leaves, self.structure), tensors=tensors)
 
 
 @dataclass(eq=False)

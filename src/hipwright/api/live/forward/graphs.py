@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 from hipwright import config
 from hipwright.api.live.device_graphs import DeviceGraphs
 from hipwright.api.live.forward.calls import GraphedForward, Signature
-from hipwright.api.live.forward.watch import PLAIN
+from hipwright.api.live.forward.results import PLAIN
 from hipwright.api.live.graphed import CAPTURES, GRAPHS, NEW
 from hipwright.api.live.guards import SourceGuards, hooks_of, parts_of, surroundings
 from hipwright.api.live.module import FallbackWarning, OptimizedModule, wants_gradients

@@ -22,10 +22,9 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from hipwright.api.live.forward.decisions import Decisions, Number, Recorded, decides, decisions
 from hipwright.api.live.forward.modes import looking
 from hipwright.api.live.forward.reads import DETACH, READS, Read
+from hipwright.api.live.forward.results import PLAIN
 
 T = TypeVar("T")
-PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
-"""Leaves of arguments and results beside tensors."""
 
 
 def watched(
