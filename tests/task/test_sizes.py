@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hipwright.task.host.draw import resize
 from hipwright.task.sizes import ShapeSpace, elements, shape_name
 from hipwright.tensors import tensor_leaves
 
@@ -220,3 +222,20 @@ def test_patterns_of_strides_survive_a_change_of_shape(load):
     assert e.stride[1] == 0, "expanded"
     assert s.stride[1] == 2 and s.offset == 43, "every second column of a wider tensor, at an offset"
     assert w.stride == (3, 1) and w.shape[1] > 3, "windows overlap"
+
+
+WHOLE = st.integers(0, 30)
+
+
+@given(st.lists(WHOLE, min_size=2, max_size=12), st.lists(WHOLE, min_size=12), st.integers(1, 30))
+def test_offsets_stay_in_order(first, second, size):
+    offsets, other = torch.tensor(sorted(first)), torch.tensor(sorted(second)[: len(first)])
+    found = resize(offsets, other, (size,))
+    assert (found.diff() >= 0).all() and found.shape == (size,) and set(found.tolist()) <= set(range(31))
+
+
+@pytest.mark.parametrize("values", [[3, 1, 2], [0, 2, 1, 5]])
+def test_other_lists_are_tiled(values):
+    tensor, in_order = torch.tensor(values), torch.tensor(sorted(values))
+    assert resize(tensor, tensor, (2 * len(values),)).tolist() == values * 2
+    assert resize(in_order, tensor, (2 * len(values),)).tolist() == sorted(values) * 2, "in order by chance"

@@ -28,8 +28,9 @@ def assumptions(
 ) -> list[str]:
     """Conditions in the plan's language, from a ShapeEnv's `guards`; spell gives a size's text, or raises ValueError.
 
-    Kept are the task's own branches on sizes, and equal sizes wherever they do not follow from the rest. captured: the
-    sizes at capture by their text; near them lie the sizes at which a relation of rounded fractions holds.
+    Kept are the task's own branches on sizes, the library's by which it knows a result's size, and equal sizes wherever
+    they do not follow from the rest. captured: the sizes at capture by their text; near them lie the sizes at which a
+    relation of rounded fractions holds.
     """
     own: list[str] = []
     equal: list[str] = []

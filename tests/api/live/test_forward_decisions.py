@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from hipwright.api.live.forward.argument_reads import MOST, decides
 from hipwright.api.live.forward.calls import BRANCHES, DECIDES
-from hipwright.api.live.forward.decisions import MOST, decides
 from hipwright.api.live.forward.graphs import forward_counts, put_graphs
+from hipwright.api.live.forward.watch import watched
 from hipwright.api.live.graphed import NEW, WARM_CALLS, GraphedProgram
 from hipwright.api.live.module import FallbackWarning, OptimizedModule
 from tests.api.live.nets import WIDTH, Launched, traced
@@ -118,6 +119,18 @@ def test_a_way_that_is_no_graph_ends_all() -> None:
     replays = fast.counts["replays"]
     fast.right(MASKS[0])
     assert fast.counts["replays"] == replays
+
+
+def test_one_mask_in_two_places() -> None:
+    mask, other = torch.tensor([1, 1, 0]), torch.tensor([1, 0, 0])
+
+    def call(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        both = first.bool() & second.bool()
+        return torch.ones(3) * int(both.sum())
+
+    _, seen = watched(lambda: call(mask, mask), torch.device("cpu"), [mask, mask], [], lambda found: [found])
+    assert seen.why == "" and seen.argument_reads is not None
+    assert seen.argument_reads.hold([mask, mask.clone()]) and not seen.argument_reads.hold([other, other])
 
 
 def test_floats_and_large_arguments_decide_nothing() -> None:

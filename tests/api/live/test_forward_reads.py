@@ -87,7 +87,7 @@ def test_a_call_that_reads_otherwise_than_the_watched_one_is_refused() -> None:
 
     _, seen = watched(lambda: call(2), CPU, [], [], lambda found: [found])
     reads = seen.reads
-    assert seen.why == "" and [read.value for read in reads] == [2, 2] and seen.decisions is None
+    assert seen.why == "" and [read.value for read in reads] == [2, 2] and seen.argument_reads is None
     changed = [Read(place, func, 7) for place, func, _ in reads]
     assert answered(lambda: call(2), changed) == 14, "it is told, and reads nothing"
     for number, more, said in ((3, 0, "other values"), (2, 1, "other values"), (1, 0, "fewer values")):

@@ -138,8 +138,8 @@ def batch_norm_eval(
 ) -> tuple[Any, ...]:
     """Ioffe & Szegedy 2015 with the running statistics; those of the batch are empty."""
     y = _given_statistics(c, metas[0], x, weight, bias, mean, var, eps)
-    nothing = [c.tensor(one.dtype, c.shape(one), lambda _: c.arena.const(0.0, "float")) for one in metas[1:]]
-    return y, *nothing
+    zero = c.arena.const(0.0, "float")
+    return y, *(c.tensor(one.dtype, c.shape(one), lambda _: zero) if one else None for one in metas[1:])
 
 
 @op("_native_batch_norm_legit_functional", "_native_batch_norm_legit.no_stats")

@@ -13,7 +13,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 
 from hipwright.api.live.device_graphs import DeviceGraphs
-from hipwright.api.live.forward.decisions import Decisions
+from hipwright.api.live.forward.argument_reads import ArgumentReads
 from hipwright.api.live.forward.results import Forwarded
 from hipwright.api.live.forward.watch import watched
 from hipwright.api.live.graphed import GRAPHS, NEW, WARM_CALLS, CallKind, GraphedCalls, around
@@ -52,10 +52,10 @@ class Signature:
 
 @dataclass(eq=False)
 class ForwardKind(CallKind[Forwarded]):
-    """Calls of a forward. decisions: what a call reads from its arguments, None where nothing; branches: the calls that
-    read something else there; root: of which this is one."""
+    """Calls of a forward. argument_reads: what a call reads from its arguments, None where nothing; branches: the calls
+    that read something else there; root: of which this is one."""
 
-    decisions: Decisions | None = None
+    argument_reads: ArgumentReads | None = None
     branches: list[ForwardKind] = field(default_factory=list)
     root: ForwardKind | None = None
 
@@ -101,10 +101,10 @@ class GraphedForward(GraphedCalls[Forwarded]):
 
     def _chosen(self, kind: CallKind[Forwarded], inputs: Sequence[torch.Tensor]) -> CallKind[Forwarded]:
         assert isinstance(kind, ForwardKind)
-        if kind.why or kind.decisions is None:
+        if kind.why or kind.argument_reads is None:
             return kind
         for branch in (kind, *kind.branches):
-            if branch.decisions is not None and branch.decisions.hold(inputs):
+            if branch.argument_reads is not None and branch.argument_reads.hold(inputs):
                 return branch
         if len(kind.branches) < BRANCHES:
             return ForwardKind(kind.state, kind.storages, WARM_CALLS - 1, cleared=False, root=kind)
@@ -138,16 +138,16 @@ class GraphedForward(GraphedCalls[Forwarded]):
             return self._call(inputs, state)
         self._refuse(kind, seen.why or self._sets[0](state) or self._sets[1]())
         kind.reads, kind.cleared = seen.reads, True
-        self._decided(kind, seen.decisions)
+        self._decided(kind, seen.argument_reads)
         return result
 
-    def _decided(self, kind: CallKind[Forwarded], decisions: Decisions | None) -> None:
+    def _decided(self, kind: CallKind[Forwarded], argument_reads: ArgumentReads | None) -> None:
         """Keeps a branch by what it reads."""
         assert isinstance(kind, ForwardKind)
-        kind.decisions = decisions
+        kind.argument_reads = argument_reads
         if kind.root is None:
             return
-        if kind.why or decisions is None:
+        if kind.why or argument_reads is None:
             kind.root.why = kind.why or DECIDES
         else:
             kind.root.branches.append(kind)

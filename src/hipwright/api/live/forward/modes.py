@@ -32,11 +32,11 @@ _current = _Current()
 @contextmanager
 def looking(mode: CallMode) -> Iterator[None]:
     """A context in which the mode, which the caller turns on, is the one that `watching` counts."""
-    _current.mode = mode
+    before, _current.mode = _current.mode, mode
     try:
         yield
     finally:
-        _current.mode = None
+        _current.mode = before
 
 
 def watching() -> int:

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
-from unittest import mock
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -22,7 +21,7 @@ READS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 """Tags of operators whose results the processor waits for."""
 DETACH = torch.ops.aten.detach.default
 """It computes nothing, and modes within each other see more of it."""
-_patching = threading.Lock()
+_hiding = threading.RLock()
 
 
 class Read(NamedTuple):
@@ -70,14 +69,25 @@ def answered(call: Callable[[], T], reads: Sequence[Read]) -> T:
     """
     if not reads:
         return call()
-    here, capturing = threading.get_ident(), torch.cuda.is_current_stream_capturing
     mode = _Answers(reads)
-
-    def none_here() -> bool:
-        return threading.get_ident() != here and bool(capturing())
-
-    with _patching, mock.patch.object(torch.cuda, "is_current_stream_capturing", none_here), looking(mode), mode:
+    with _no_capture_seen(), looking(mode), mode:
         result = call()
     if mode.left:
         raise RuntimeError("the processor reads fewer values than in the call that was watched")
     return result
+
+
+@contextmanager
+def _no_capture_seen() -> Iterator[None]:
+    """A context in which this thread is told that no stream is captured; language models go another way in one."""
+    with _hiding:
+        here, capturing = threading.get_ident(), torch.cuda.is_current_stream_capturing
+
+        def elsewhere() -> bool:
+            return threading.get_ident() != here and bool(capturing())
+
+        torch.cuda.is_current_stream_capturing = elsewhere
+        try:
+            yield
+        finally:
+            torch.cuda.is_current_stream_capturing = capturing

@@ -19,10 +19,11 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from hipwright.api.live.forward.decisions import Decisions, Number, Recorded, decides, decisions
+from hipwright.api.live.forward.argument_reads import NUMBERS, ArgumentReads, Recorded, argument_reads, decides
 from hipwright.api.live.forward.modes import looking
 from hipwright.api.live.forward.reads import DETACH, READS, Read
 from hipwright.api.live.forward.results import PLAIN
+from hipwright.program.lower.live_bytes import tensors_of
 
 T = TypeVar("T")
 
@@ -33,7 +34,7 @@ def watched(
     inputs: Sequence[torch.Tensor],
     state: Iterable[torch.Tensor],
     leaves: Callable[[T], Sequence[Any]],
-) -> tuple[T, Watched]:
+) -> tuple[T, SeenCall]:
     """The call's result, and what was seen. Raises what call() raises.
 
     leaves: of a result of the call, which are to be copied out of a graph.
@@ -44,17 +45,17 @@ def watched(
         result = call()
     drawn = "" if _random_states(device) == before else "it draws random numbers"
     if why := drawn or watch.why or watch.refused(leaves(result)):
-        return result, Watched(why)
-    return result, Watched("", tuple(watch.reads), decisions(watch.recorded, inputs) if watch.reads else None)
+        return result, SeenCall(why)
+    return result, SeenCall("", tuple(watch.reads), argument_reads(watch.recorded, inputs) if watch.reads else None)
 
 
-class Watched(NamedTuple):
+class SeenCall(NamedTuple):
     """Of a call. why: its kernels alone are not the call, "" where they are; reads: what the processor read in it;
-    decisions: whether a call with other arguments reads the same, None where all do."""
+    argument_reads: whether a call with other arguments reads the same, None where all do."""
 
     why: str
     reads: tuple[Read, ...] = ()
-    decisions: Decisions | None = None
+    argument_reads: ArgumentReads | None = None
 
 
 class CallWatch(TorchDispatchMode):  # type: ignore[misc]
@@ -88,12 +89,12 @@ class CallWatch(TorchDispatchMode):  # type: ignore[misc]
             recorded = (found[0].clone(),), {}  # the call may write into it
         written = list(_written(func, args, kwargs))
         result = func(*args, **kwargs)
-        results = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        results = list(tensors_of(result))
         storages = set(map(self._storage, found))
         own = storages <= self._made | self._asked and storages.isdisjoint(self._fed)
         if own:
             self.recorded.append(Recorded(func, recorded, result, written))
-        if own and READS & set(func.tags) and isinstance(result, Number):
+        if own and READS & set(func.tags) and isinstance(result, NUMBERS):
             self.reads.append(Read(self._place, func, result))
         else:
             self.why = self.why or self._reason(func, leaves, found, written, results)

@@ -6,13 +6,17 @@ the same go the same way. What they read is computed by the few operators of the
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch.utils import _pytree as pytree
 
-Number = (bool, int, float, complex)
+from hipwright.program.lower.live_bytes import tensors_of
+
+NUMBERS = (bool, int, float, complex)
+"""What operators give where the processor waits for it."""
 MOST = 1 << 20
 """Bytes of an argument by which a call may decide."""
 
@@ -23,7 +27,7 @@ class Slot(NamedTuple):
     number: int
 
 
-class Step(NamedTuple):
+class ReadStep(NamedTuple):
     """An operator. leaves: of its arguments; results: its tensors; read: what it gave, where that is a number."""
 
     operator: Any
@@ -33,10 +37,10 @@ class Step(NamedTuple):
     read: bool | int | float | complex | None
 
 
-class Decisions:
+class ArgumentReads:
     """What a call reads, by its arguments."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[ReadStep]) -> None:
         self._steps = steps
 
     def hold(self, inputs: Sequence[torch.Tensor]) -> bool:
@@ -51,7 +55,7 @@ class Decisions:
                     return False
                 if step.read is not None and result != step.read:
                     return False
-                found.update(zip(step.results, tensors_in(result), strict=True))
+                found.update(zip(step.results, tensors_of(result), strict=True))
         return True
 
 
@@ -66,7 +70,7 @@ class Recorded(NamedTuple):
     @property
     def outcome(self) -> list[torch.Tensor]:
         """What it makes or changes."""
-        return [*tensors_in(self.result), *self.written]
+        return [*tensors_of(self.result), *self.written]
 
 
 def decides(argument: torch.Tensor) -> bool:
@@ -75,7 +79,7 @@ def decides(argument: torch.Tensor) -> bool:
     return whole and argument.numel() * argument.element_size() <= MOST
 
 
-def decisions(recorded: Sequence[Recorded], inputs: Sequence[torch.Tensor]) -> Decisions | None:
+def argument_reads(recorded: Sequence[Recorded], inputs: Sequence[torch.Tensor]) -> ArgumentReads | None:
     """What the recorded operators read from the arguments; None where they read nothing that these make.
 
     recorded: operators of arguments by which a call may decide (`decides`), constants and what they themselves make;
@@ -84,7 +88,7 @@ def decisions(recorded: Sequence[Recorded], inputs: Sequence[torch.Tensor]) -> D
     fed = set(map(_memory, inputs))
     asked: list[bool] = []
     for one in recorded:
-        from_arguments = not fed.isdisjoint(map(_memory, tensors_in(one.args)))
+        from_arguments = not fed.isdisjoint(map(_memory, tensors_of(one.args)))
         asked.append(from_arguments and _is_number(one.result))
         fed.update(map(_memory, one.outcome) if from_arguments else ())
     needed: set[int] = set()
@@ -92,13 +96,8 @@ def decisions(recorded: Sequence[Recorded], inputs: Sequence[torch.Tensor]) -> D
     for one, is_asked in zip(reversed(recorded), reversed(asked), strict=True):
         if is_asked or not needed.isdisjoint(map(_memory, one.outcome)):
             kept.append(one)
-            needed.update(map(_memory, tensors_in(one.args)))
-    return Decisions(list(_steps(reversed(kept), inputs))) if any(asked) else None
-
-
-def tensors_in(value: Any) -> list[torch.Tensor]:
-    """The tensors of a nesting, in order."""
-    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+            needed.update(map(_memory, tensors_of(one.args)))
+    return ArgumentReads(list(_steps(reversed(kept), inputs))) if any(asked) else None
 
 
 def _given(leaf: Any, found: dict[Slot, torch.Tensor]) -> Any:
@@ -107,17 +106,18 @@ def _given(leaf: Any, found: dict[Slot, torch.Tensor]) -> Any:
     return leaf.clone() if isinstance(leaf, torch.Tensor) else leaf  # a constant, into which a step may write
 
 
-def _steps(recorded: Iterable[Recorded], inputs: Sequence[torch.Tensor]) -> Iterator[Step]:
+def _steps(recorded: Iterable[Recorded], inputs: Sequence[torch.Tensor]) -> Iterator[ReadStep]:
     slots = {id(one): Slot(place) for place, one in enumerate(inputs)}
+    numbers = itertools.count(len(inputs))
     for one in recorded:
         leaves, structure = pytree.tree_flatten(one.args)
         held = [slots.get(id(leaf), leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-        results = [slots.setdefault(id(tensor), Slot(len(slots))) for tensor in tensors_in(one.result)]
-        yield Step(one.operator, held, structure, results, one.result if _is_number(one.result) else None)
+        results = [slots.setdefault(id(tensor), Slot(next(numbers))) for tensor in tensors_of(one.result)]
+        yield ReadStep(one.operator, held, structure, results, one.result if _is_number(one.result) else None)
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Number)
+    return isinstance(value, NUMBERS)
 
 
 def _memory(tensor: torch.Tensor) -> int:
