@@ -119,7 +119,8 @@ class HostTensor:
             return from_float8(bits, self.dtype)
         if self.dtype == "bfloat16":
             return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-        return bits.astype(np.float64)
+        with np.errstate(invalid="ignore"):  # a NaN that signals
+            return bits.astype(np.float64)
 
 
 def rounded_bits(values: npt.NDArray[np.float64], dtype: str) -> npt.NDArray[Any]:

@@ -10,6 +10,7 @@ from hipwright.verify.compare import compare
 from hipwright.verify.degenerate import case_evidence_of
 from hipwright.verify.expected import Expected
 from hipwright.verify.inputs import nudge
+from hipwright.verify.inputs.exactness import whole_numbers
 from hipwright.verify.tolerance import find_gather, floor, reduction_length, row_length, strict_rule
 
 RNG = np.random.Generator(np.random.Philox(11))
@@ -191,3 +192,11 @@ def test_zeros_do_not_pass_for_small_outputs() -> None:
     small = np.full((4, 4096), 1 / 4096) * RNG.uniform(0.5, 1.5, (4, 4096))
     for dtype in ("float32", "float16", "bfloat16"):
         assert case_evidence_of(expected(small, dtype), [], None).degenerate == ""
+
+
+def test_values_of_any_size_are_looked_at_without_a_warning() -> None:
+    signals = HostTensor("float32", (1,), (1,), 0, np.array([0x7F800001], np.uint32).view(np.uint8))  # a NaN that does
+    with np.errstate(all="raise"):
+        assert np.isnan(signals.to_f64()).all()
+        large, whole = np.array([1e308, -1e308, 3.0]), np.array([5.0, np.nan, -3.0])
+        assert not whole_numbers(large, "float64", [host(np.ones(7))]) and whole_numbers(whole, "float64", [])

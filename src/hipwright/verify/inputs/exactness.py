@@ -36,5 +36,7 @@ def whole_numbers(values: F64, dtype: str, inputs: Tree) -> bool:
         *(leaf.numel // max(values.size, 1) for leaf in leaves),
     }
     most = 1.0 / UNIT["float64" if dtype in ("float64", "complex128") else "float32"]
+    if np.any(np.abs(finite) > most):
+        return False
     sums = (finite * n for n in sorted(counts) if n)
     return any(bool(np.all(np.abs(one - np.round(one)) < 1e-7)) and bool(np.all(np.abs(one) <= most)) for one in sums)
