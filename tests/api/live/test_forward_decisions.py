@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from hipwright.api.live.forward.calls import BRANCHES, DECIDES
 from hipwright.api.live.forward.graphs import forward_counts, put_graphs
 from hipwright.api.live.forward.watch import watched
 from hipwright.api.live.graphed import NEW, WARM_CALLS, GraphedProgram
-from hipwright.api.live.module import FallbackWarning, OptimizedModule
+from hipwright.api.live.module import OptimizedModule
 from tests.api.live.nets import WIDTH, Launched, traced
 from tests.api.live.tape import TapeGraphs
 
@@ -22,11 +21,7 @@ ROWS = 3
 End = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FallbackWarning)
-        yield
+pytestmark = pytest.mark.filterwarnings("ignore::hipwright.api.live.module.FallbackWarning")
 
 
 class Masked(torch.nn.Module):

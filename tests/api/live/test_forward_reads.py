@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,17 +12,12 @@ from hipwright.api.live.forward.modes import watching
 from hipwright.api.live.forward.reads import Read, answered
 from hipwright.api.live.forward.watch import watched
 from hipwright.api.live.graphed import NEW, WARM_CALLS
-from hipwright.api.live.module import FallbackWarning
 from tests.api.live.nets import WIDTH, Fast
 
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FallbackWarning)
-        yield
+pytestmark = pytest.mark.filterwarnings("ignore::hipwright.api.live.module.FallbackWarning")
 
 
 def packed(net: Any, y: torch.Tensor) -> torch.Tensor:
