@@ -1,6 +1,4 @@
-"""Language models of transformers are one graph, with the cache that they return or without.
-
-Masks hide nothing; those that do are gathered by an operator that counts as a read of values.
+"""Language models of transformers are one graph, with a mask or without, with the cache that they return or without.
 
 A tape plays the GPU (`tests.api.live.tape`); the models are small and have random weights, and no part is a program.
 """
@@ -43,7 +41,7 @@ CACHED = frozenset(MODELS) - UNCACHED.keys()
 ALL, SOME = torch.ones(2, 16, dtype=torch.long), torch.ones(2, 16, dtype=torch.long).index_fill(1, torch.arange(3), 0)
 
 
-@pytest.mark.parametrize("mask", [None, ALL], ids=["no mask", "nothing hidden"])
+@pytest.mark.parametrize("mask", [None, ALL, SOME], ids=["no mask", "nothing hidden", "something hidden"])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_call_is_one_graph_with_the_right_values(name: str, mask: torch.Tensor | None) -> None:
     config, sizes = MODELS[name]

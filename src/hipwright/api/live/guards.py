@@ -17,8 +17,8 @@ import torch
 
 from hipwright.api.live.exported import InputName, LiveTask
 from hipwright.api.live.forward.modes import watching
+from hipwright.api.live.forward.results import PLAIN
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _KEPT = frozenset({*vars(torch.nn.Module()), "_compiled_call_impl"} - {"training"})
 
@@ -142,7 +142,7 @@ def _is_plain(value: Any) -> bool:
         return all(map(_is_plain, value))
     if isinstance(value, dict):
         return all(_is_plain(key) and _is_plain(item) for key, item in value.items())
-    return isinstance(value, _PLAIN)
+    return isinstance(value, PLAIN)
 
 
 def _of_package(fn: types.FunctionType) -> bool:

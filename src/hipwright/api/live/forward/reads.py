@@ -1,13 +1,14 @@
-"""Values that the processor reads during a call, and decides by, though neither arguments nor state make them.
+"""Values that the processor reads during a call, and decides by: what a capture, which cannot read, is told.
 
-Language models ask whether positions that they counted themselves are those of one sequence, for one. All calls of a
-kind read the same; a graph's capture cannot read, so it is told what a watched call read.
+Language models ask whether positions that they counted themselves are those of one sequence, for one. Calls read the
+same where neither floats nor state make what they read, and whole numbers among the arguments say the same
+(`argument_reads`).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,13 +16,22 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hipwright.api.live.forward.modes import looking
+from hipwright.program.lower.live_bytes import tensors_of
 
 T = TypeVar("T")
-READS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
-"""Tags of operators whose results the processor waits for."""
+_READS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+_INDEXING = {torch.ops.aten.index.Tensor, torch.ops.aten._unsafe_index.Tensor}
+"""Operators whose results have sizes of their own where an index is a mask, alone."""
 DETACH = torch.ops.aten.detach.default
 """It computes nothing, and modes within each other see more of it."""
 _hiding = threading.RLock()
+
+
+def is_read(operator: Any, tensors: Iterable[torch.Tensor]) -> bool:
+    """Whether the processor waits for values of an operator on these tensors."""
+    if operator in _INDEXING and not any(one.dtype in (torch.bool, torch.uint8) for one in list(tensors)[1:]):
+        return False
+    return bool(_READS & set(operator.tags))
 
 
 class Read(NamedTuple):
@@ -43,7 +53,7 @@ class _Answers(TorchDispatchMode):  # type: ignore[misc]
         if self._rests:
             return func(*args, **(kwargs or {}))
         self._place += func is not DETACH
-        if not READS & set(func.tags):
+        if not is_read(func, tensors_of((args, kwargs))):
             return func(*args, **(kwargs or {}))
         if not self.left or self.left[0][:2] != (self._place, func):
             raise RuntimeError("the processor reads other values than in the call that was watched")

@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from hipwright.api.live.forward.argument_reads import NUMBERS, ArgumentReads, Recorded, argument_reads, decides
 from hipwright.api.live.forward.modes import looking
-from hipwright.api.live.forward.reads import DETACH, READS, Read
+from hipwright.api.live.forward.reads import DETACH, Read, is_read
 from hipwright.api.live.forward.results import PLAIN
 from hipwright.program.lower.live_bytes import tensors_of
 
@@ -94,7 +94,7 @@ class CallWatch(TorchDispatchMode):  # type: ignore[misc]
         own = storages <= self._made | self._asked and storages.isdisjoint(self._fed)
         if own:
             self.recorded.append(Recorded(func, recorded, result, written))
-        if own and READS & set(func.tags) and isinstance(result, NUMBERS):
+        if own and isinstance(result, NUMBERS) and is_read(func, found):
             self.reads.append(Read(self._place, func, result))
         else:
             self.why = self.why or self._reason(func, leaves, found, written, results)
@@ -111,7 +111,7 @@ class CallWatch(TorchDispatchMode):  # type: ignore[misc]
 
     def made(self, results: Any) -> None:
         """Takes tensors that a program makes of arguments and state as the call's own."""
-        tensors = [leaf for leaf in pytree.tree_leaves(results) if isinstance(leaf, torch.Tensor)]
+        tensors = list(tensors_of(results))
         self._own(tensors)
         self._fed.update(map(self._storage, tensors))
 
@@ -130,7 +130,7 @@ class CallWatch(TorchDispatchMode):  # type: ignore[misc]
         name = func.name().removeprefix("aten::")
         if any(isinstance(leaf, torch.Generator) for leaf in leaves):
             return "it draws random numbers"
-        if READS & set(func.tags):
+        if is_read(func, found):
             return f"the processor reads values ({name})"
         storages = list(map(self._storage, found))
         if any(one not in self._made | self._given | self._state for one in storages):
