@@ -121,7 +121,7 @@ class CallTrace(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch
 
 
 def trace(
-    parsed: Parsed, knobs: Mapping[str, int], table: Tree, inputs: Sequence[Any], *, meta: bool = False
+    parsed: Parsed, knobs: Mapping[str, int], table: Tree, inputs: Sequence[Any], *, meta: bool = True
 ) -> dict[str, Any]:
     """Runs the plan with kernels replaced by no-ops; returns {"ops", "calls", "launches", "live", "prepare": {"ops",
     "launches"}}; live: the most bytes that what `forward` makes holds at once.
