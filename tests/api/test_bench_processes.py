@@ -112,3 +112,25 @@ def test_given_programs_and_errors_of_a_task_cross(
     found = {row.task: (row.status, row.fault) for row in run_benchmark(request).rows}
     assert found["one"] == ("pass", None) and found["two"] == ("wrong_value", "candidate"), found
     assert found["three"][1] == "task"
+
+
+@pytest.mark.slow
+def test_several_candidates_of_a_task_are_judged_while_it_is_open(
+    suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HIPWRIGHT_HOME", str(tmp_path / "home"))
+    for number, name in enumerate(NAMES, 1):
+        (suite / f"{name}.py").rename(suite / f"{number}_{name}.py")
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    plan = "HIP = r''''''\n\n\ndef forward(self, x):\n    return torch.relu(x) * {factor}  # {sample}\n"
+    expected = {}
+    for number, name in enumerate(NAMES, 1):
+        for sample in range(3):
+            wrong = sample == number - 1
+            text = plan.format(factor=number + 1 + wrong, sample=sample)
+            (programs / f"level_1_problem_{number}_sample_{sample}_kernel.py").write_text(text)
+            expected[f"{number}_{name}", sample] = "wrong_value" if wrong else "pass"
+    request = BenchRequest(suite, ("cpu",), candidates=programs, workers=2, processes=2)
+    found = {(row.task, row.sample): row.status for row in run_benchmark(request).rows}
+    assert found == expected

@@ -105,7 +105,7 @@ class BenchWorker:
         try:
             self._deadline.check()
             if self._group is None or self._group != job.group:
-                self._open(job)
+                self.open_task(job)
         except BaseException:
             self.idle.set()
             self._turn.release()
@@ -116,7 +116,7 @@ class BenchWorker:
         nobody.
         """
         try:
-            value = self._value(job, built)
+            value = self.value(job, built)
             if self._stopping.is_set():
                 raise WorkerError(f"{self.name} was stopped while it ran {job.key}")
             return value
@@ -138,11 +138,11 @@ class BenchWorker:
             finally:
                 self._turn.release()
 
-    def _open(self, job: EvaluationJob) -> None:
+    def open_task(self, job: EvaluationJob) -> None:
         """Opens the job's task in place of the open one, and sets `_group`."""
         raise NotImplementedError
 
-    def _value(self, job: EvaluationJob, built: Any) -> Any:
+    def value(self, job: EvaluationJob, built: Any) -> Any:
         """The job's value on the open task."""
         raise NotImplementedError
 
@@ -166,7 +166,8 @@ class TaskWorker(BenchWorker):
         self._stack = ExitStack()
         self._opened: Any = None
 
-    def _open(self, job: EvaluationJob) -> None:
+    def open_task(self, job: EvaluationJob) -> None:
+        """As of BenchWorker."""
         self.close()
         begun = time.perf_counter()
         opening = self.machine.open(self._measurement.task(job), seed=self._seed, listener=silent)
@@ -174,7 +175,8 @@ class TaskWorker(BenchWorker):
         self._opened = self._measurement.opened(job, bench, begun)
         self._group = job.group
 
-    def _value(self, job: EvaluationJob, built: Any) -> Any:
+    def value(self, job: EvaluationJob, built: Any) -> Any:
+        """As of BenchWorker."""
         return self._measurement.measure(job, self._opened, built, self._stopping.is_set)
 
     def abort(self) -> None:

@@ -189,12 +189,14 @@ class ProcessWorker(BenchWorker):
             self._group = None
         super().prepare(job)
 
-    def _open(self, job: EvaluationJob) -> None:
+    def open_task(self, job: EvaluationJob) -> None:
+        """As of BenchWorker, in the process."""
         self._group = None
-        self.process.call("prepare", self._number, job)
+        self.process.call("open", self._number, job)
         self._group, self._life = job.group, self.process.lives
 
-    def _value(self, job: EvaluationJob, built: Any) -> Any:
+    def value(self, job: EvaluationJob, built: Any) -> Any:
+        """As of BenchWorker, in the process."""
         return BenchRow.from_dict(self.process.call("evaluate", self._number, job))
 
     def abort(self) -> None:

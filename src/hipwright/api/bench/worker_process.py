@@ -133,10 +133,10 @@ class Judging:
         if message["what"] == "build":
             build_ahead(worker.machine, job)
             return None
-        if message["what"] == "prepare":
-            worker.prepare(job)
+        if message["what"] == "open":
+            worker.open_task(job)
             return None
-        return worker.evaluate(job, job.payload.program).to_dict()
+        return worker.value(job, job.payload.program).to_dict()  # the command keeps the turns
 
     def _tell_waits(self) -> None:
         while True:
