@@ -28,6 +28,7 @@ from hipwright.records import Program, Verdict, Versus
 from hipwright.sandbox import GpuAccess, Zygote
 from hipwright.targets import TARGETS
 from hipwright.task import open_task
+from hipwright.verify.gpu.connection import DEVICE_HOST_WARM
 from hipwright.verify.gpu.reference import open_reference
 
 SIZES = (1 << 18, 1 << 22, 1 << 24, 1 << 28)
@@ -102,7 +103,7 @@ def time_sizes(pairs: int, target: str) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         tasks = stack.enter_context(task_host())
         access = GpuAccess(TARGETS.gpu(target), 0)
-        hosts = stack.enter_context(Zygote(("torch", "hipwright.task.device.warm"), name="device host", gpu=access))
+        hosts = stack.enter_context(Zygote(("torch", DEVICE_HOST_WARM), name="device host", gpu=access))
         for size in SIZES:
             path = folder / f"gelu_{size}.py"
             path.write_text(TASK.format(size))

@@ -150,7 +150,7 @@ def machine(
         late = ("hipwright.capture.warm",) if on_gpu else ()  # with enough processors, imported before it is needed
         host = opened(Zygote(("torch", "hipwright.task.host.warm", *late, *imported), unsafe=unsafe, name="task host"))
         candidates = opened(Zygote(preload, unsafe=unsafe, name="candidate worker", ro=(cache_folder,)))
-        if targets:
+        if len(on_gpu) < len(targets):  # GPU targets have workers of their own
             candidates.start()  # imports torch while the task opens
         found = Machine(host, candidates, BuildCache(cache_folder), targets, unsafe)
         for name in on_gpu:

@@ -73,10 +73,14 @@ def attach_fd(fd: int) -> None:
 
 
 def zygote_main(control_fd: int, preload: Sequence[str]) -> None:
-    """Import `preload`, report readiness, and fork sessions until the parent closes the socket."""
-    _die_with_parent()
+    """Import `preload` ("module", or "module:function" to call one of it), report readiness, and fork sessions until
+    the parent closes the socket."""
+    die_with_parent()
     for name in preload:
-        importlib.import_module(name)
+        module, _, function = name.partition(":")
+        imported = importlib.import_module(module)
+        if function:
+            getattr(imported, function)()
         if name == "torch":
             sys.modules[name].set_num_threads(1)  # a thread pool would not survive the fork
     if "torch" in sys.modules:
@@ -130,7 +134,7 @@ def _answer_control(control: socket.socket, message: dict[str, Any], fds: list[i
 def _session_main(fds: list[int], limits: dict[str, int | float], zygote: int) -> None:
     """Redirect output, set limits, serve. Never returns."""
     try:
-        _die_with_parent()
+        die_with_parent()
         if os.getppid() != zygote:
             os._exit(0)
         channel_fd, errors_fd, crash_fd = fds
@@ -260,7 +264,8 @@ def _construct(service: str, init: dict[str, Any], bundle: Tree) -> Any:
     return getattr(module, name)(init, bundle)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Ends this process with the one that started it, and keeps its memory from being read through /proc."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # no other process may read this memory through /proc

@@ -47,7 +47,8 @@ _TASKS_ROOM = 24  # the kernel's limit lies above ours, so that a fork bomb is r
 
 
 class Zygote:
-    """A contained process that has `preload` imported and forks a session in milliseconds.
+    """A contained process that has `preload` imported and forks a session in milliseconds; an entry "module:function"
+    is called too.
 
     It starts with the first session, and again if it dies. Sessions of one zygote share its /tmp and its process
     namespace, so processes that must be isolated from each other need a zygote each: candidates one, the task host

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from hipwright.api.live.device_graphs import CudaGraphs
 from hipwright.api.whole.load import LoadedModel
 from hipwright.task.host import state as states
 from hipwright.task.host.double_precision import float64, widen
@@ -94,18 +95,13 @@ def block(call: Callable[[], Any], calls: int, *, device: bool, ready: Callable[
 
 
 def captured(call: Callable[[], Any]) -> Callable[[], Any]:
-    """The call as a CUDA graph, on its own inputs. Raises what torch raises where the model cannot be captured."""
-    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    """The call as a graph of the current GPU, on its own inputs. Raises what a call raises that cannot be captured."""
     with torch.no_grad():
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(WARM_CALLS):
-                call()
-        torch.cuda.current_stream().wait_stream(stream)
-        with torch.cuda.graph(graph):
-            kept = call()
+        for _ in range(WARM_CALLS):
+            call()
+        replay, kept = CudaGraphs().capture(torch.device("cuda", torch.cuda.current_device()), call)
 
-    def replay(kept: Any = kept) -> None:  # the graph writes into what it returned
-        graph.replay()
+    def replayed(kept: Any = kept) -> None:  # the graph writes into what it returned
+        replay()
 
-    return replay
+    return replayed

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from hipwright.api.whole.plan import Call
 from hipwright.api.whole.source import ModelSource
-from hipwright.errors import TaskError
+from hipwright.errors import TaskError, WorkerError
 from hipwright.sandbox import GpuAccess, Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
 from hipwright.targets import CPU, REPRESENTATIVE, TARGETS, TORCH_GPU_0
 from hipwright.tensors import Tree
+from hipwright.verify.gpu.connection import DEVICE_HOST_WARM
 
 SERVICE = "hipwright.api.whole.host:ModelHost"
 CALL_S = 1800.0
@@ -84,9 +86,10 @@ class ModelHandle:
         return {int(number): told for number, told in found.items()}
 
 
-def model_zygote(source: ModelSource, clock: Clock, *, unsafe: bool = False) -> Zygote:
-    """The contained process in which sessions with the model begin. The caller closes it."""
-    preload = ("torch", "hipwright.api.whole.host")
+def model_zygote(source: ModelSource, clock: Clock, *, warm: bool = False, unsafe: bool = False) -> Zygote:
+    """The contained process in which sessions with the model begin. The caller closes it. warm: it imports the parts of
+    torch that compile and trace, too."""
+    preload = ("torch", "hipwright.api.whole.host", *([DEVICE_HOST_WARM] if warm else []))
     return Zygote(preload, ro=source.visible, unsafe=unsafe, name="model host", gpu=clock.gpu, tmp_mb=_TMP_MB)
 
 
@@ -98,6 +101,39 @@ def opened(source: ModelSource, clock: Clock, zygote: Zygote) -> Iterator[ModelH
         session = zygote.session(SERVICE, init, limits=_LIMITS)
     with session:
         yield ModelHandle(session)
+
+
+class SecondModel:
+    """The model in a second session, which holds no expected output. A thread may open it before it is needed. A
+    context manager.
+    """
+
+    def __init__(self, source: ModelSource, clock: Clock, zygote: Zygote) -> None:
+        self._zygote, self._opening = zygote, opened(source, clock, zygote)
+        self._pool = ThreadPoolExecutor(1, "second model")
+        self._handle: Future[ModelHandle] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._handle is not None and not self._handle.done():
+            self._zygote.close()  # the opening ends with it
+        self._pool.shutdown()
+        if self._handle is not None and self._handle.exception() is None:
+            with suppress(WorkerError):
+                self._opening.__exit__(None, None, None)
+
+    def start(self) -> None:
+        """Opens it in the background."""
+        if self._handle is None:
+            self._handle = self._pool.submit(self._opening.__enter__)
+
+    def handle(self) -> ModelHandle:
+        """The handle, once it is open. Raises what opening it raises."""
+        self.start()
+        assert self._handle is not None
+        return self._handle.result()
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hipwright.api.whole.describe import in_number
-from hipwright.api.whole.handle import Clock, ModelHandle, clock_of, model_zygote, opened
+from hipwright.api.whole.handle import Clock, ModelHandle, SecondModel, clock_of, model_zygote, opened
 from hipwright.api.whole.outcome import ModelOutcome, RegionOutcome
 from hipwright.api.whole.plan import budgets
 from hipwright.api.whole.profile import ModelProfile, in_parts, profile_model
@@ -21,7 +21,6 @@ from hipwright.errors import TaskError
 from hipwright.events import Listener, silent
 from hipwright.machine import Machine, machine
 from hipwright.records import Program
-from hipwright.sandbox import Zygote
 from hipwright.targets import TARGETS
 from hipwright.tensors import Tree
 
@@ -59,17 +58,19 @@ def improve_model(request: ModelRequest, *, listener: Listener = silent) -> Mode
     clock = clock_of(request.targets)
     with ExitStack() as stack:
         zygote = stack.enter_context(model_zygote(request.source, clock, unsafe=request.unsafe))
+        begun, ahead = time.monotonic(), None
+        if clock.gpu is not None:  # what imports for seconds does so while the model is made
+            ahead = _ahead(request, clock, stack)
         plain = stack.enter_context(opened(request.source, clock, zygote))
-        begun = time.monotonic()
-        profile = profile_model(plain, clock, listener=listener)
+        profile = profile_model(plain, clock, timed=ahead.second.start if ahead else _nothing, listener=listener)
         outcome = ModelOutcome(profile, _chosen(request, profile), notes=_not_measured(clock))
         outcome.seconds["profile"] = time.monotonic() - begun
         if not outcome.regions:
             return outcome
-        if clock.gpu is not None:  # programs run in the model's own process there, which begins while they are found
-            zygote = stack.enter_context(model_zygote(request.source, clock, unsafe=request.unsafe))
-            zygote.start()
-        bench = stack.enter_context(machine(request.targets, unsafe=request.unsafe))
+        if ahead is None:
+            second = stack.enter_context(SecondModel(request.source, clock, zygote))
+            ahead = _Ahead(stack.enter_context(machine(request.targets, unsafe=request.unsafe)), second)
+        bench = ahead.bench
         for gpu in bench.gpus.values():
             gpu.baselines = gpu.baselines[:1]  # torch.compile is measured with the whole model, once
         find = partial(
@@ -87,8 +88,28 @@ def improve_model(request: ModelRequest, *, listener: Listener = silent) -> Mode
                     find(new)
         if outcome.kept:
             with _timed(outcome, "in the model"):
-                _placed(request, outcome, plain, zygote, bench, stack, listener)
+                _placed(request, outcome, plain, ahead, stack, listener)
     return outcome
+
+
+@dataclass(frozen=True)
+class _Ahead:
+    """What is started before it is needed."""
+
+    bench: Machine
+    second: SecondModel
+
+
+def _ahead(request: ModelRequest, clock: Clock, stack: ExitStack) -> _Ahead:
+    """The machine, and a second copy of the model, in whose own process programs run."""
+    zygote = stack.enter_context(model_zygote(request.source, clock, warm=True, unsafe=request.unsafe))
+    zygote.start()
+    bench = stack.enter_context(machine(request.targets, unsafe=request.unsafe))
+    return _Ahead(bench, stack.enter_context(SecondModel(request.source, clock, zygote)))
+
+
+def _nothing() -> None:
+    """Nothing is to be begun."""
 
 
 @contextmanager
@@ -144,8 +165,7 @@ def _placed(
     request: ModelRequest,
     outcome: ModelOutcome,
     plain: ModelHandle,
-    zygote: Zygote,
-    bench: Machine,
+    ahead: _Ahead,
     stack: ExitStack,
     listener: Listener,
 ) -> None:
@@ -154,10 +174,10 @@ def _placed(
     from hipwright.api.whole.remote import RegionPrograms
 
     clock = outcome.profile.clock
-    host = stack.enter_context(opened(request.source, clock, zygote))
+    host = ahead.second.handle()
     programs = stack.enter_context(RegionPrograms(unsafe=request.unsafe))
     listener("stage", {"text": f"replacing {in_number(len(outcome.kept), 'region')}"})
-    _install(outcome, host, programs, bench)
+    _install(outcome, host, programs, ahead.bench)
     references = _references(outcome, plain)
     metric = None
     if plain.told["metric"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -67,10 +67,14 @@ class ModelProfile:
         }
 
 
-def profile_model(handle: ModelHandle, clock: Clock, *, listener: Listener = silent) -> ModelProfile:
-    """Profiles one forward, and traces its regions. Events for the listener: "stage" {text}."""
+def profile_model(
+    handle: ModelHandle, clock: Clock, *, timed: Callable[[], object] = lambda: None, listener: Listener = silent
+) -> ModelProfile:
+    """Profiles one forward, and traces its regions. timed: called when nothing more is timed. Events for the listener:
+    "stage" {text}."""
     listener("stage", {"text": f"profiling {handle.told['class']} ({clock.label}: {clock.where})"})
     calls = handle.profile(clock)
+    timed()
     regions, found = _regions(handle, calls, {}, (), listener)
     total = total_of(calls)
     return ModelProfile(

@@ -22,7 +22,7 @@ from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.gpu_compilers import GPU_COMPILERS
 from hipwright.toolchain.pool import COMPILE_LIMIT_S, CompilePool
 from hipwright.verify.gpu.client import CandidateWorker
-from hipwright.verify.gpu.connection import GPU_WORKER, MODELNEW_PRELOAD
+from hipwright.verify.gpu.connection import DEVICE_HOST_WARM, GPU_WORKER, MODELNEW_PRELOAD
 from hipwright.verify.gpu.hosts.shared_hosts import SharedHosts
 from hipwright.verify.gpu.reference import BASELINES, DeviceReference, open_reference
 
@@ -172,7 +172,7 @@ def open_gpu(
         opened = stack.enter_context
         opened(switch_threads_often())
         compilers_host = opened(GPU_COMPILERS[target].zygote(unsafe=unsafe))
-        hosts = opened(Zygote(("torch", "hipwright.task.device.warm"), unsafe=unsafe, name="device host", gpu=access))
+        hosts = opened(Zygote(("torch", DEVICE_HOST_WARM), unsafe=unsafe, name="device host", gpu=access))
         workers = opened(Zygote(("torch", GPU_WORKER.partition(":")[0]), unsafe=unsafe, name="GPU worker", gpu=access))
         hosts.start(), workers.start()
         count = compilers or max(2, len(os.sched_getaffinity(0)) - 4)

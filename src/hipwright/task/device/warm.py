@@ -1,9 +1,9 @@
-"""Imports, in a zygote, what device hosts would import on first use: Zygote(("torch", "hipwright.task.device.warm")).
-Imports torch.
+"""Imports, in a zygote, what device hosts would import on first use, as `DEVICE_HOST_WARM`. Imports torch.
 
 A process that has started CUDA cannot be forked to use it, and some torch releases start it while parts of them are
-imported. So a fork imports each part first, and tests whether its own forks can use the device. Only parts that pass
-are imported here.
+imported. So a fork imports all parts first, tests whether its own forks can use the device, and goes on as the zygote
+where they can: what takes ten seconds is not done twice. Where they cannot, or it dies, another tries part by part, and
+only parts that pass are imported here.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from hipwright.sandbox.child import die_with_parent
 from hipwright.targets import TORCH_GPU
 from hipwright.task.host.double_precision import float64
 
@@ -62,6 +63,42 @@ def harmless(stages: Sequence[Callable[[], None]], usable: Callable[[], bool]) -
     return max(0, _in_fork(tried))
 
 
+def goes_on_in_fork(stages: Sequence[Callable[[], None]], usable: Callable[[], bool]) -> bool:
+    """True in a fork of this process where all stages leave a process whose forks are `usable`; this process then waits
+    for it, and ends as it does. False here, with no stage done, where they do not, or where one dies or hangs.
+    """
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        if not _passed(stages, usable):
+            os._exit(_DIED)
+        os.write(writing, b"!")
+        os.close(writing)
+        return True
+    os.close(writing)
+    went_on = os.read(reading, 1) == b"!"
+    os.close(reading)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if went_on:
+        os._exit(code if code >= 0 else _DIED)
+    return False
+
+
+def _passed(stages: Sequence[Callable[[], None]], usable: Callable[[], bool]) -> bool:
+    """Whether all stages ran in this fork, within LIMIT_S, and its forks are usable."""
+    die_with_parent()
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(LIMIT_S)
+    try:
+        for stage in stages:
+            stage()
+    except Exception:  # this torch has no such part
+        return False
+    signal.alarm(0)
+    return _in_fork(lambda: int(usable())) == 1
+
+
 def device_works() -> bool:
     """Whether this process can use the device; True for a torch without device support."""
     if torch.version.cuda is None and torch.version.hip is None:
@@ -86,5 +123,10 @@ def _in_fork(work: Callable[[], int]) -> int:
 
 
 STAGES = (symbols, frontend, dispatch, baselines)
-for _stage in STAGES[: harmless(STAGES, device_works)]:
-    _stage()
+
+
+def warm() -> None:
+    """Imports what leaves the forks of this process able to use the device; may return in a fork of it."""
+    if not goes_on_in_fork(STAGES, device_works):
+        for stage in STAGES[: harmless(STAGES, device_works)]:
+            stage()

@@ -32,6 +32,8 @@ from hipwright.verify.standby import Standby
 Mode = Literal["run", "noop"]
 GPU_WORKER = "hipwright.verify.gpu.worker:GpuWorker"
 """The service of a candidate worker; its zygote preloads the module."""
+DEVICE_HOST_WARM = "hipwright.task.device.warm:warm"
+"""What a zygote of device hosts preloads after torch."""
 MODELNEW_PRELOAD = ("torch", GPU_WORKER.partition(":")[0], "hipwright.program.modelnew.warm")
 """Modules that a zygote of workers for ModelNew files imports."""
 
