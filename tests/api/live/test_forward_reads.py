@@ -31,6 +31,11 @@ def tracing(net: Any, y: torch.Tensor) -> torch.Tensor:
     return y * 3 if torch.cuda.is_current_stream_capturing() else packed(net, y)
 
 
+def reading_nothing(net: Any, y: torch.Tensor) -> torch.Tensor:
+    """As those that do something else in a capture, which it may not allow, and read nothing outside."""
+    return y * 3 if torch.cuda.is_current_stream_capturing() else y * 2
+
+
 def filled(net: Any, y: torch.Tensor) -> torch.Tensor:
     place = torch.zeros(WIDTH)
     place.copy_(y[0])
@@ -45,7 +50,7 @@ def of_the_state(net: Any, y: torch.Tensor) -> torch.Tensor:
     return y * float(net.scale[0])
 
 
-@pytest.mark.parametrize("extra", [packed, tracing])
+@pytest.mark.parametrize("extra", [packed, tracing, reading_nothing])
 def test_what_a_call_makes_itself_is_read_once(extra: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     fast = Fast(extra)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: fast.tapes.outer)

@@ -77,11 +77,12 @@ def answered(call: Callable[[], T], reads: Sequence[Read]) -> T:
 
     Raises what call() raises, and RuntimeError where it reads something else.
     """
-    if not reads:
-        return call()
-    mode = _Answers(reads)
-    with _no_capture_seen(), looking(mode), mode:
-        result = call()
+    with _no_capture_seen():
+        if not reads:
+            return call()
+        mode = _Answers(reads)
+        with looking(mode), mode:
+            result = call()
     if mode.left:
         raise RuntimeError("the processor reads fewer values than in the call that was watched")
     return result
