@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import sqrt
 
@@ -44,9 +46,23 @@ def _bm25(query: Sequence[str], documents: Sequence[Sequence[str]]) -> list[floa
     known = sorted({word for word in query if word in vocabulary})
     if not known:
         return [0.0] * len(documents)
-    import bm25s  # type: ignore[import-untyped]  # 40 ms, and numpy
+    with _without("jax", "jax.lax"):  # bm25s would start it, and it takes three quarters of a GPU's memory at once
+        import bm25s  # type: ignore[import-untyped]  # 40 ms, and numpy
 
     logging.getLogger("bm25s").setLevel(logging.WARNING)  # the package sets DEBUG
     index = bm25s.BM25(method="lucene")
     index.index([list(document) for document in documents], show_progress=False)
     return [float(value) for value in index.get_scores(known)]
+
+
+@contextmanager
+def _without(*names: str) -> Iterator[None]:
+    """A context in which these modules cannot be imported; those that were stay."""
+    kept = {name: sys.modules[name] for name in names if name in sys.modules}
+    sys.modules.update(dict.fromkeys(names))  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for name in names:
+            del sys.modules[name]
+        sys.modules.update(kept)
