@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 
 from hipwright.api.whole import calls
@@ -69,6 +70,44 @@ def test_arguments_keep_strides_and_keywords() -> None:
     assert sorted(found) == [1, 4] and found[4].path == "second.linear"
     assert found[1].args[0].stride() == (1, 6) and found[1].kwargs == {"factor": 2.0}
     assert torch.equal(found[1].args[0], x.t())
+
+
+class Layer(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self, number: int, factor: float = 2.0, activation: Any = torch.relu) -> None:
+        super().__init__()
+        self.layer_idx, self.factor, self.activation = number, factor, activation
+        self.linear = torch.nn.Linear(6, 6)
+
+    def forward(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        return self.activation(self.linear(x)) * self.factor + positions
+
+
+class Layers(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self, *layers: Layer) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(layers)
+
+    def forward(self, x: torch.Tensor, positions: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers[:-1]:
+            x = layer(x, positions)
+        last: torch.Tensor = self.layers[-1](x, others)
+        return last
+
+
+@pytest.mark.parametrize(
+    ("last", "other", "alike"),
+    [
+        (Layer(2), 0, True),
+        (Layer(2), 1, False),
+        (Layer(2, factor=3.0), 0, False),
+        (Layer(2, activation=torch.tanh), 0, False),
+    ],
+)
+def test_layers_are_alike_that_differ_in_number_and_values_alone(last: Layer, other: int, alike: bool) -> None:
+    model, positions = Layers(Layer(0), Layer(1), last), torch.arange(6)
+    found = calls.captured_calls(loaded(model, torch.randn(4, 6), positions, positions + other), set(range(20)))
+    keys = [calls.likeness(part, found[number]) for number, part in zip((1, 3, 5), model.layers, strict=True)]
+    assert keys[0] == keys[1] and (keys[2] == keys[0]) is alike
 
 
 def test_a_copy_is_not_reached_by_later_writes() -> None:

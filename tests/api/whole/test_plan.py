@@ -84,6 +84,15 @@ def test_scales_of_inputs_do_not_tell_regions_apart_and_signs_do() -> None:
     assert without_scales(positive) != plain
 
 
+@pytest.mark.parametrize(
+    ("least", "most", "same"), [(3, 513, True), (0, 513, True), (256, 513, True), (300, 513, False)]
+)
+def test_the_least_of_whole_numbers_that_are_mostly_larger_does_not(least: int, most: int, same: bool) -> None:
+    text = "table = torch.randint(3, 9)\n\ndef get_inputs():\n    return [torch.randint({}, {}, (64,))]\n"
+    assert (without_scales(text.format(least, most)) == text.format(0, most)) is same
+    assert without_scales(text.format(least, most)) != without_scales(text.format(least, 2 * most))
+
+
 class Tasks:
     """In place of a model's host: each call's task is its path; keeps the numbers that it was asked for."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 
@@ -42,6 +43,13 @@ def test_it_opens_while_the_first_is_traced(tmp_path: Path) -> None:
             assert opening is not None
             assert second.handle() is opening.result(0) and second.handle() is second.handle()
             assert second.handle().told == first.told
+            turn = threading.Lock()
+            with turn:
+                second.trace([{"numbers": [0], "text": "no such task"}], turn)
+                assert second._handle is not opening and not second._handle.done()
+            assert second.handle() is opening.result(0)
+            second.trace([{"numbers": "junk"}], turn)
+            assert second.handle().ask("describe")[0] == first.told
         assert first.ask("describe")[0] == first.told, "its zygote lives"
 
 

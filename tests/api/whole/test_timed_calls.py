@@ -14,9 +14,11 @@ from hipwright.api.live.callable import callable_program
 from hipwright.api.live.exported import live_task
 from hipwright.api.live.graphed import GraphedProgram
 from hipwright.api.live.module import OptimizedModule
+from hipwright.api.whole import replaced as replaced_module
+from hipwright.api.whole.exchange import Exchange
 from hipwright.api.whole.forwards import WARM_CALLS, block
 from hipwright.api.whole.load import LoadedModel
-from hipwright.api.whole.replaced import ReplacedModel
+from hipwright.api.whole.replaced import TITLE, ReplacedModel
 from hipwright.records import Program
 
 X = torch.ones(2)
@@ -43,6 +45,27 @@ def test_calls_that_warm_up_are_over_before_the_timed_ones_are_counted() -> None
     calls: list[str] = []
     block(lambda: calls.append("call"), 2, device=False, ready=lambda: calls.append("ready"))
     assert calls == ["call"] * WARM_CALLS + ["ready"] + ["call"] * 2
+
+
+def test_parts_that_were_traced_before_are_not_traced_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2), torch.nn.ReLU())
+    replaced = ReplacedModel(LoadedModel(net, (torch.ones(3, 2),), {}), Exchange())
+    text = live_task(net[0], (torch.ones(3, 2),), {}, TITLE).task.text
+    traced: list[torch.nn.Module] = []
+
+    def tracing(part: torch.nn.Module, *more: Any) -> Any:
+        traced.append(part)
+        return live_task(part, *more)
+
+    monkeypatch.setattr(replaced_module, "live_task", tracing)
+    region = {"region": 0, "numbers": [1, 2], "text": text}
+    replaced.trace([region])
+    assert set(traced) == {net[0], net[1]}
+    more = {"program": "", "passed": [], "searched": [], "remote": True}
+    other = {"region": 1, "numbers": [3], "text": text}
+    stay = replaced.install([{**region, **more}, {**other, **more}])
+    assert traced[2:] == [net[2]] and stay == {"0": {}, "1": {"2": stay["1"]["2"]}}, stay
+    assert "others than those" in stay["1"]["2"]
 
 
 def test_programs_on_a_gpu_replay_graphs_unless_they_draw_or_it_is_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:

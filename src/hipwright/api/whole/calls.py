@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import torch
@@ -20,6 +22,10 @@ from hipwright.targets import Architecture
 
 WARM_UP, REPEATS = 2, 5
 _RANGE = "hipwright call "
+_PLAIN = bool | int | float | str | tuple | torch.dtype | None
+_WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+_NUMBERING = re.compile("idx|index|layer|number")
+"""In the names of attributes that say which of a model's equal parts one is."""
 
 
 @dataclass
@@ -110,6 +116,29 @@ def captured_calls(loaded: LoadedModel, numbers: Collection[int]) -> dict[int, C
 
     with torch.no_grad(), watched(loaded.model, begin, lambda _: None):
         loaded.model(*loaded.args, **loaded.kwargs)
+    return found
+
+
+def likeness(part: torch.nn.Module, call: CapturedCall) -> str:
+    """A key that is equal for calls of parts that are alike, from their classes to their plain attributes and the whole
+    numbers among the arguments, but for attributes that number them (`layer_idx`)."""
+    leaves = pytree.tree_leaves((call.args, call.kwargs))
+    whole = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dtype in _WHOLE]
+    values = [one.cpu().contiguous().numpy().tobytes() for one in whole]
+    return content_key("alike", _signature(part, call.args, call.kwargs), str(_plain_attributes(part)), *values)
+
+
+def _plain_attributes(part: torch.nn.Module) -> list[list[tuple[str, str]]]:
+    """Of a part and all within it, in order: plain values, and functions by their names."""
+    found = []
+    for one in part.modules():
+        own: list[tuple[str, str]] = [("", type(one).__qualname__)]
+        for name, value in sorted(vars(one).items()):
+            if isinstance(value, _PLAIN) and not (type(value) is int and _NUMBERING.search(name)):
+                own.append((name, repr(value)))
+            elif isinstance(value, FunctionType | BuiltinFunctionType):
+                own.append((name, value.__qualname__))
+        found.append(own)
     return found
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
 from hipwright.api.whole.plan import Call
 from hipwright.api.whole.source import ModelSource
-from hipwright.errors import TaskError, WorkerError
+from hipwright.errors import HipwrightError, TaskError, WorkerError
 from hipwright.sandbox import GpuAccess, Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
 from hipwright.targets import CPU, REPRESENTATIVE, TARGETS, TORCH_GPU_0
 from hipwright.tensors import Tree
@@ -128,6 +128,20 @@ class SecondModel:
         """Opens it in the background."""
         if self._handle is None:
             self._handle = self._pool.submit(self._opening.__enter__)
+
+    def trace(self, regions: Sequence[Mapping[str, Any]], turn: AbstractContextManager[object]) -> None:
+        """Traces parts of it in the background, within `turn`, so that `install` need not: as `ReplacedModel.trace`."""
+        self.start()
+        opening = self._handle
+        assert opening is not None
+
+        def trace() -> ModelHandle:
+            handle = opening.result()
+            with suppress(HipwrightError), turn:  # `install` meets it again
+                handle.ask("trace", {"regions": regions})
+            return handle
+
+        self._handle = self._pool.submit(trace)
 
     def handle(self) -> ModelHandle:
         """The handle, once it is open. Raises what opening it raises."""

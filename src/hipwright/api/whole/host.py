@@ -88,15 +88,26 @@ class ModelHost:
         }, None
 
     def tasks(self, header: dict[str, Any], bundle: Tree) -> Told:
-        """{"tasks": {number: {"text"} or {"why"}}} of the calls of header["numbers"], traced at their own arguments."""
+        """{"tasks": {number: {"text"} or {"why"}}} of the calls of header["numbers"], traced at their own arguments.
+
+        Parts that look alike (`calls.likeness`) are traced once; before a program stands for one, it is traced itself.
+        """
         found: dict[str, Any] = {}
+        alike: dict[str, Any] = {}
         for number, call in calls.captured_calls(self.loaded, set(header["numbers"])).items():
-            part = self.loaded.model.get_submodule(call.path)
-            try:
-                found[str(number)] = {"text": live_task(part, call.args, call.kwargs, TITLE).task.text}
-            except (BadInput, TaskError) as error:
-                found[str(number)] = {"why": error.message}
+            key = calls.likeness(self.loaded.model.get_submodule(call.path), call)
+            if key not in alike:
+                alike[key] = self._task(call)
+            found[str(number)] = alike[key]
         return {"tasks": found}, None
+
+    def _task(self, call: calls.CapturedCall) -> dict[str, str]:
+        """{"text"} or {"why"} of a call."""
+        part = self.loaded.model.get_submodule(call.path)
+        try:
+            return {"text": live_task(part, call.args, call.kwargs, TITLE).task.text}
+        except (BadInput, TaskError) as error:
+            return {"why": error.message}
 
     # ---------------------------------------------------------------- the model with programs in it
 
@@ -114,6 +125,11 @@ class ModelHost:
         except Exception as error:  # a model that names its dtypes may run in no other one
             return {"why": f"{type(error).__name__}: {str(error)[:200]}"}, told
         return {"why": ""}, told
+
+    def trace(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """Traces the parts of header["regions"] before they are installed, as `ReplacedModel.trace` takes them."""
+        self._replaced.trace(header["regions"])
+        return {}, None
 
     def install(self, header: dict[str, Any], bundle: Tree) -> Told:
         """{"stay": {region: {part: why}}}. header: {"regions"}, as `ReplacedModel.install` takes them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -67,7 +67,9 @@ def improve_model(request: ModelRequest, *, listener: Listener = silent) -> Mode
         outcome.seconds["profile"] = time.monotonic() - begun
         if not outcome.regions:
             return outcome
-        if ahead is None:
+        if ahead is not None:
+            ahead.trace(outcome.regions)
+        else:
             second = stack.enter_context(SecondModel(request.source, clock, zygote))
             ahead = _Ahead(stack.enter_context(machine(request.targets, unsafe=request.unsafe)), second)
         bench = ahead.bench
@@ -99,6 +101,11 @@ class _Ahead:
     bench: Machine
     second: SecondModel
 
+    def trace(self, regions: Sequence[RegionOutcome]) -> None:
+        """Traces the regions' parts in the second model, between timings of the first programs."""
+        asked = [{"numbers": [call.number for call in one.region.calls], "text": one.region.text} for one in regions]
+        self.second.trace(asked, _turns(self.bench))
+
 
 def _ahead(request: ModelRequest, clock: Clock, stack: ExitStack) -> _Ahead:
     """The machine, and a second copy of the model, in whose own process programs run."""
@@ -106,6 +113,15 @@ def _ahead(request: ModelRequest, clock: Clock, stack: ExitStack) -> _Ahead:
     zygote.start()
     bench = stack.enter_context(machine(request.targets, unsafe=request.unsafe))
     return _Ahead(bench, stack.enter_context(SecondModel(request.source, clock, zygote)))
+
+
+@contextmanager
+def _turns(bench: Machine) -> Iterator[None]:
+    """A context in which nothing is timed on the machine's GPUs."""
+    with ExitStack() as stack:
+        for gpu in bench.gpus.values():
+            stack.enter_context(gpu.timing_lock.shared())
+        yield
 
 
 def _nothing() -> None:

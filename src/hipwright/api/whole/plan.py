@@ -18,6 +18,7 @@ WHOLE = "model"
 LEAST_SHARE = 0.01
 """Share of a model's time below which a region stays as it is."""
 _SCALE = re.compile(r"(torch\.randn?\([\d, ()]*\)) \* [\d.e+-]+")
+_LEAST = re.compile(r"torch\.randint\((\d+), (\d+)")
 _BLOCK = 3
 """Operators from which on equal calls are blocks of the model, and what holds them is taken in parts."""
 
@@ -178,9 +179,15 @@ def budgets(regions: Sequence[Region], budget: int, least: int = 2) -> list[int]
 
 
 def without_scales(text: str) -> str:
-    """A region's task without the scales of its inputs, in which equal blocks of a deep model differ. Signs stay.
+    """A region's task without the scales of its inputs, in which equal blocks of a deep model differ, and without the
+    least of whole numbers that are mostly much larger, in which tables of one size do. Signs stay.
 
     Verification draws inputs of several scales anyway, and each call's results are compared with the part's own.
     """
+
+    def from_zero(found: re.Match[str]) -> str:
+        least, most = map(int, found.groups())
+        return f"torch.randint({0 if 2 * least <= most else least}, {most}"
+
     state, get_inputs, inputs = text.rpartition("\ndef get_inputs")
-    return state + get_inputs + _SCALE.sub(r"\1", inputs)
+    return state + get_inputs + _LEAST.sub(from_zero, _SCALE.sub(r"\1", inputs))

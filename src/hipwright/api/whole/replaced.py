@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -32,17 +32,38 @@ class ReplacedModel:
         self._loaded, self._exchange = loaded, exchange
         self._parts: dict[str, tuple[int, torch.nn.Module, OptimizedModule]] = {}
         self._graphs: dict[frozenset[int], ForwardGraphs | None] = {}
+        self._traced: dict[tuple[str, str], tuple[LiveTask | None, str]] = {}  # by path and the region's text
+
+    def trace(self, regions: Collection[Mapping[str, Any]]) -> None:
+        """Traces the parts of regions ({"numbers", "text"}), which `install` would do."""
+        for one, calls in self._calls(regions):
+            for call in calls:
+                self._same_task(call, one["text"])
+
+    def _calls(
+        self, regions: Collection[Mapping[str, Any]]
+    ) -> Iterator[tuple[Mapping[str, Any], Collection[CapturedCall]]]:
+        """(a region, the first of its calls of each part), with the arguments of one more forward."""
+        captured = captured_calls(self._loaded, {n for one in regions for n in one["numbers"]})
+        for one in regions:
+            known = {captured[n].path: captured[n] for n in reversed(one["numbers"]) if n in captured}
+            yield one, known.values()
+
+    def _same_task(self, call: CapturedCall, text: str) -> tuple[LiveTask | None, str]:
+        if (call.path, text) not in self._traced:
+            part = self._loaded.model.get_submodule(call.path)
+            self._traced[call.path, text] = _same_task(part, call, text)
+        return self._traced[call.path, text]
 
     def install(self, regions: Collection[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
         """Replaces the calls of regions: {"region", "numbers", "text", "program", "passed", "searched", "remote"}.
 
         Returns for each region, by its number, the parts that stay and why. A part has one program at most.
         """
-        captured = captured_calls(self._loaded, {n for one in regions for n in one["numbers"]})
         stay: dict[str, dict[str, str]] = {}
-        for one in regions:
+        for one, calls in self._calls(regions):
             refused = stay.setdefault(str(one["region"]), {})
-            for call in {captured[n].path: captured[n] for n in reversed(one["numbers"]) if n in captured}.values():
+            for call in calls:
                 if why := self._replace(one, call):
                     refused[call.path] = why
         self.choose([one["region"] for one in regions])
@@ -53,7 +74,7 @@ class ReplacedModel:
         if call.path in self._parts:
             return "a program of another region stands for this part"
         part = self._loaded.model.get_submodule(call.path)
-        live, why = _same_task(part, call, one["text"])
+        live, why = self._same_task(call, one["text"])
         if live is None:
             return why
         try:
