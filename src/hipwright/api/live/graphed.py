@@ -28,7 +28,10 @@ WARM_CALLS = 2
 GRAPHS = 8
 """Kinds of calls that are kept of one program; the one that was called longest ago is forgotten first."""
 LARGEST = 64 << 20
-"""Bytes of inputs and outputs together beyond which copying them costs more than launching one by one."""
+"""Bytes of inputs and outputs together beyond which copying them costs more than launching one by one. The largest
+inputs are read where they are until the others take less."""
+KNOWN = 64
+"""Sizes of inputs of which it is known which are read where they are."""
 OVERLAPPING = "an input's elements share memory"
 NEW, CAPTURES = "its kind is new", "the caller captures"
 
@@ -82,7 +85,8 @@ def around() -> Iterator[list[Any]]:
 class CallKind(Generic[R]):
     """Calls of one kind. state: of the last one, as far as its addresses do not say it; plain: calls launched one by
     one in this state; cleared: whether nothing more is to be known before it is captured; why: it never is. calls: of
-    each program in a graph, by the table in which they are counted. reads: what the processor reads in each call."""
+    each program in a graph, by the table in which they are counted. reads: what the processor reads in each call.
+    inputs: the graph's own, by their places."""
 
     state: tuple[Any, ...]
     storages: list[StorageWeakRef]
@@ -90,7 +94,7 @@ class CallKind(Generic[R]):
     cleared: bool = True
     why: str = ""
     replay: Callable[[], None] | None = None
-    inputs: list[torch.Tensor] = field(default_factory=list)
+    inputs: list[tuple[int, torch.Tensor]] = field(default_factory=list)
     result: R | None = None
     packed: Any = None
     calls: list[tuple[dict[str, Any], int]] = field(default_factory=list)
@@ -104,16 +108,17 @@ class CallKind(Generic[R]):
 class GraphedCalls(ABC, Generic[R]):
     """Calls that replay graphs. replays, captures: how many; launched: plain calls, by reason.
 
-    Inputs are copied into the graph's own, and outputs out of it: what a call returns is the caller's. A call is
-    launched plainly while the caller captures, until its kind was called `WARM_CALLS` times with this state, where its
-    inputs overlap or are too large, where graphs keep too much memory, and where the capture failed. For several
-    threads.
+    Inputs are copied into the graph's own, but for large ones whose addresses are part of the kind, and outputs out of
+    it: what a call returns is the caller's. A call is launched plainly while the caller captures, until its kind was
+    called `WARM_CALLS` times with this state, where its inputs overlap or its outputs are too large, where graphs keep
+    too much memory, and where the capture failed. For several threads.
     """
 
     def __init__(self, graphs: DeviceGraphs | None, *, most: int, packs: bool) -> None:
         self.replays, self.captures, self.launched = 0, 0, Counter[str]()
         self._graphs, self._most, self._packs = graphs or cuda_graphs(), most, packs
         self._kinds: OrderedDict[tuple[Any, ...], CallKind[R]] = OrderedDict()
+        self._in_place: dict[tuple[Any, ...], tuple[int, ...]] = {}
         self._lock = threading.Lock()
 
     @abstractmethod
@@ -156,9 +161,10 @@ class GraphedCalls(ABC, Generic[R]):
     def _kind(
         self, device: torch.device, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]
     ) -> CallKind[R]:
-        given, held, packs = [(one.shape, one.stride(), one.dtype) for one in inputs], state.values(), self._packs
+        given, held, packs = tuple([(t.shape, t.stride(), t.dtype) for t in inputs]), state.values(), self._packs
         where = device.index, self._graphs.stream(device), *library_settings()
-        key = (*where, tuple(given), tuple([one.data_ptr() for one in held]))
+        read = [inputs[place].data_ptr() for place in self._places(given, inputs)]
+        key = (*where, given, tuple([one.data_ptr() for one in held]), *read)
         shapes, strides = [one.shape for one in held], [one.stride() for one in held]
         now = shapes, strides, [one.dtype for one in held], _versions(held, packs)
         kind = self._kinds.get(key)
@@ -172,6 +178,14 @@ class GraphedCalls(ABC, Generic[R]):
         kind = self._kinds[key] = self._made(now, [StorageWeakRef(one.untyped_storage()) for one in held])
         kind.why = why
         return kind
+
+    def _places(self, given: tuple[Any, ...], inputs: Sequence[torch.Tensor]) -> tuple[int, ...]:
+        """The inputs of such sizes that a graph reads where they are."""
+        if given not in self._in_place:
+            if len(self._in_place) >= KNOWN:
+                self._in_place.clear()
+            self._in_place[given] = _in_place(inputs)
+        return self._in_place[given]
 
     def _chosen(self, kind: CallKind[R], inputs: Sequence[torch.Tensor]) -> CallKind[R]:
         """The kind itself, or the one of its calls that decide alike by values of the arguments."""
@@ -199,15 +213,14 @@ class GraphedCalls(ABC, Generic[R]):
     def _capture(
         self, kind: CallKind[R], device: torch.device, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]
     ) -> None:
-        if (size := _bytes(inputs)) <= LARGEST:
-            with torch.inference_mode(False), torch.no_grad():  # buffers that every later call may write
-                own = [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device) for t in inputs]
-                for mine, one in zip(own, inputs, strict=True):
-                    mine.copy_(one)
-                replay, result = self._graphs.capture(
-                    device, lambda: answered(lambda: self._call(own, state), kind.reads)
-                )
-            size += _bytes(self._tensors(result))
+        own, stay = list(inputs), _in_place(inputs)
+        copied = [place for place in range(len(own)) if place not in stay]
+        with torch.inference_mode(False), torch.no_grad():  # buffers that every later call may write
+            for place in copied:
+                t = inputs[place]
+                own[place] = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device).copy_(t)
+            replay, result = self._graphs.capture(device, lambda: answered(lambda: self._call(own, state), kind.reads))
+        size = _bytes([own[place] for place in copied]) + _bytes(self._tensors(result))
         if size > LARGEST:
             kind.why = f"inputs and outputs of {size >> 20} MiB would be copied"
             return
@@ -217,7 +230,7 @@ class GraphedCalls(ABC, Generic[R]):
         weakref.finalize(kind, self._graphs.release, device, size)
         if self._packs:
             kind.packed = self._packed(inputs, state)
-        kind.inputs, kind.result, kind.replay = own, result, replay
+        kind.inputs, kind.result, kind.replay = [(place, own[place]) for place in copied], result, replay
         self.captures += 1
 
     def _replayed(self, kind: CallKind[R], inputs: Sequence[torch.Tensor]) -> R:
@@ -226,8 +239,8 @@ class GraphedCalls(ABC, Generic[R]):
         for table, calls in kind.calls:
             table["program_calls"] += calls
         with _replaying:
-            for mine, one in zip(kind.inputs, inputs, strict=True):
-                mine.copy_(one)
+            for place, mine in kind.inputs:
+                mine.copy_(inputs[place])
             kind.replay()
             return self._copied(kind.result)
 
@@ -294,6 +307,18 @@ def library_settings() -> tuple[Any, ...]:
 def _versions(state: Iterable[torch.Tensor], packs: bool) -> list[int]:
     """Counts of changes in place, by which packed weights are known to be old; 0 where a tensor has none."""
     return [0 if one.is_inference() else one._version for one in state] if packs else []
+
+
+def _in_place(inputs: Sequence[torch.Tensor]) -> tuple[int, ...]:
+    """The places of the largest inputs, without which the others take LARGEST bytes at the most."""
+    sizes = [one.numel() * one.element_size() for one in inputs]
+    left, found = sum(sizes), list[int]()
+    for place in sorted(range(len(sizes)), key=lambda place: -sizes[place]):
+        if left <= LARGEST:
+            break
+        left -= sizes[place]
+        found.append(place)
+    return tuple(found)
 
 
 def _bytes(tensors: Sequence[torch.Tensor]) -> int:
