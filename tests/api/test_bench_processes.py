@@ -115,8 +115,9 @@ def test_given_programs_and_errors_of_a_task_cross(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
 def test_several_candidates_of_a_task_are_judged_while_it_is_open(
-    suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    processes: int, suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HIPWRIGHT_HOME", str(tmp_path / "home"))
     for number, name in enumerate(NAMES, 1):
@@ -131,6 +132,6 @@ def test_several_candidates_of_a_task_are_judged_while_it_is_open(
             text = plan.format(factor=number + 1 + wrong, sample=sample)
             (programs / f"level_1_problem_{number}_sample_{sample}_kernel.py").write_text(text)
             expected[f"{number}_{name}", sample] = "wrong_value" if wrong else "pass"
-    request = BenchRequest(suite, ("cpu",), candidates=programs, workers=2, processes=2)
+    request = BenchRequest(suite, ("cpu",), candidates=programs, workers=2, processes=processes)
     found = {(row.task, row.sample): row.status for row in run_benchmark(request).rows}
     assert found == expected
