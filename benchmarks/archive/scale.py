@@ -1,10 +1,12 @@
 """Seconds to open, list, resume and search an archive of many events, in SQLite and in PostgreSQL; needs no GPU.
 
-    python -m benchmarks archive-scale --events 1000000 [--database sqlite|postgresql|both] [--kept DIR]
+    python -m benchmarks archive-scale --events 1000000 [--database sqlite|postgresql|both] [--kept DIR] [--cold]
 
 Both databases are on this machine's disk, and wait for it. The PostgreSQL server is the benchmark's own, as its
 defaults are (docs/archive.md) once it is filled. Every figure is the median and the worst of --repeats, after one more,
-whose time is given as the first: the archive may be on the disk only.
+whose time is given as the first: the archive may be on the disk only. With --cold the archive is dropped from memory
+before each (benchmarks/archive/cold.py), and a server starts anew; the first, which is not counted, is from memory, so
+that this process has loaded what it needs.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.archive import cold
 from benchmarks.archive.bulk import SETTINGS, fill
 from benchmarks.archive.filling import made_runs, made_task
 from benchmarks.archive.server import Server, missing
@@ -34,27 +37,40 @@ TARGETS = ("gfx942", "cpu")
 
 @dataclass(frozen=True)
 class Figure:
-    """What one operation takes, in seconds. processor: of this process, which other load changes less."""
+    """What one operation takes, in seconds. processor: of this process, which other load changes less.
+
+    calls, fetched: read calls of this process, and bytes that it fetched from disks; medians.
+    """
 
     first: float
     median: float
     worst: float
     processor: float
+    calls: int
+    fetched: int
 
     @classmethod
-    def of(cls, work: Callable[[], object], repeats: int) -> Figure:
-        """Measures `work`."""
-        took, processor = [], []
-        for _ in range(repeats + 1):
+    def of(cls, work: Callable[[], object], repeats: int, before: Callable[[], None] = lambda: None) -> Figure:
+        """Measures `work`. before: is called before each repeat, not before the first one."""
+        rows = []
+        for number in range(repeats + 1):
+            if number:
+                before()
+            calls, fetched = cold.reads()
             begun, begun_processor = time.perf_counter(), time.process_time()
             work()
-            took.append(time.perf_counter() - begun)
-            processor.append(time.process_time() - begun_processor)
-        return cls(took[0], statistics.median(took[1:]), max(took[1:]), statistics.median(processor[1:]))
+            took, processor = time.perf_counter() - begun, time.process_time() - begun_processor
+            now_calls, now_fetched = cold.reads()
+            rows.append((took, processor, now_calls - calls, now_fetched - fetched))
+        took_all, *others = zip(*rows[1:], strict=True)
+        processor, calls, fetched = (statistics.median_low(column) for column in others)
+        median, worst = statistics.median(took_all), max(took_all)
+        return cls(rows[0][0], median, worst, processor, int(calls), int(fetched))
 
     def __str__(self) -> str:
         ms = [f"{1000 * value:.1f}" for value in (self.median, self.worst, self.first, self.processor)]
-        return f"{ms[0]} ms (worst {ms[1]}; first {ms[2]}; processor {ms[3]})"
+        read = f"; {self.calls} reads, {self.fetched / 1e6:.2f} MB from the disk"
+        return f"{ms[0]} ms (worst {ms[1]}; first {ms[2]}; processor {ms[3]}{read})"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +82,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kept", type=Path, metavar="DIR", help="where the archives are made and stay: they are used again"
     )
+    parser.add_argument("--cold", action="store_true", help="drop the archive from memory before each measurement")
     parser.add_argument("--json", action="store_true", help="one object instead of lines")
 
 
@@ -78,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
     for name in chosen:
         with ExitStack() as stack:
             folder = options.kept / f"{name}-{options.events}-{options.tasks}" if options.kept else _temporary(stack)
-            found[name] = _measured(*_filled(name, folder, options, stack), options.repeats)
+            found[name] = _measured(_filled(name, folder, options, stack), options)
         if not options.json:
             for what, value in found[name].items():
                 print(f"{name:11} {what:36} {value}", flush=True)
@@ -93,33 +110,55 @@ def _temporary(stack: ExitStack) -> Path:
     return folder
 
 
-def _filled(name: str, folder: Path, options: argparse.Namespace, stack: ExitStack) -> tuple[Place, float]:
-    """The archive in a folder, made where there is none, and how long that took, in seconds."""
+@dataclass(frozen=True)
+class _Filled:
+    """An archive that was filled. folder: where its files are; took: how long filling did, s; server: of PostgreSQL."""
+
+    folder: Path
+    place: Place
+    took: float
+    server: Server | None
+
+    def forget(self) -> None:
+        """Drops it from memory; a server is stopped for it, and started."""
+        if self.server:
+            self.server.stop()
+        cold.drop(self.folder)
+        if self.server:
+            self.server.start()
+
+
+def _filled(name: str, folder: Path, options: argparse.Namespace, stack: ExitStack) -> _Filled:
+    """The archive in a folder, made where there is none."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o755)
     told, begun = folder / "filled", time.perf_counter()
     if not told.exists():
         with ExitStack() as filling:
-            fill(_place(name, folder, filling, **SETTINGS), made_runs(options.events, options.tasks))
+            place, _ = _place(name, folder, filling, **SETTINGS)
+            fill(place, made_runs(options.events, options.tasks))
         told.write_text(f"{time.perf_counter() - begun:.1f}")
-    return _place(name, folder, stack), float(told.read_text())
+    place, server = _place(name, folder, stack)
+    return _Filled(folder, place, float(told.read_text()), server)
 
 
-def _place(name: str, folder: Path, stack: ExitStack, **settings: str) -> Place:
+def _place(name: str, folder: Path, stack: ExitStack, **settings: str) -> tuple[Place, Server | None]:
     if name == "sqlite":
-        return folder / "archive"
+        return folder / "archive", None
     server = Server(folder / "server", **settings)
     stack.callback(server.stop)
     server.start()
-    return server.url()
+    return server.url(), server
 
 
-def _measured(place: Place, filled: float, repeats: int) -> dict[str, object]:
-    with Archive(place) as archive:
+def _measured(filled: _Filled, options: argparse.Namespace) -> dict[str, object]:
+    with Archive(filled.place) as archive:
         seqs = archive.database.digests.last_seqs()
-    lines: dict[str, object] = {"events": sum(seqs.values()) + len(seqs), "runs": len(seqs), "filling, s": filled}
-    operations = _operations(place, sorted(seqs))
-    return lines | {what: str(Figure.of(work, repeats)) for what, work in operations.items()}
+    lines: dict[str, object] = {"events": sum(seqs.values()) + len(seqs), "runs": len(seqs)}
+    lines |= {"filling, s": filled.took, "dropped from memory": cold.way() if options.cold else "no"}
+    before = filled.forget if options.cold else lambda: None
+    operations = _operations(filled.place, sorted(seqs))
+    return lines | {what: str(Figure.of(work, options.repeats, before)) for what, work in operations.items()}
 
 
 def _operations(place: Place, names: list[str]) -> dict[str, Callable[[], object]]:
