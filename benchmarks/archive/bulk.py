@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.archive.filling import Made
 from hipwright.archive import Archive, Outline, Place
 from hipwright.archive.database import RunDigests
-from hipwright.archive.digests import digests_of, task_texts
+from hipwright.archive.digests import digests_of, pack_runs, task_texts
 from hipwright.archive.outline import add_row
 from hipwright.archive.place import address_of, is_url
 from hipwright.archive.sqlite import schema
@@ -30,7 +30,6 @@ def fill(place: Place, runs: Iterable[Made], told: Callable[[int], None] = lambd
     """Makes the archive at `place` of these runs, with their digests. told: is given the number of runs so far."""
     with Archive(place) as archive:
         (_fill_postgres if is_url(place) else _fill_sqlite)(archive, str(place), _pages(runs), told)
-        task_texts(archive, sorted({group.place.partition("/")[0] for group in archive.database.digests.groups()}))
 
 
 def _fill_sqlite(archive: Archive, place: str, pages: Iterable[list[Made]], told: Callable[[int], None]) -> None:
@@ -39,8 +38,8 @@ def _fill_sqlite(archive: Archive, place: str, pages: Iterable[list[Made]], told
     for setting in ("journal_mode = OFF", "synchronous = OFF", "foreign_keys = OFF", f"cache_size = -{_CACHE_KIB}"):
         db.execute(f"PRAGMA {setting}")
     schema.create_digests(db)
-    triggers = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND sql LIKE '% INSERT ON %'")
-    refused = triggers.fetchall()
+    insertions = "type = 'trigger' AND sql LIKE '% INSERT ON %' AND tbl_name IN ('runs', 'events', 'blobs')"
+    refused = db.execute(f"SELECT name, sql FROM sqlite_master WHERE {insertions}").fetchall()
     for name, _ in refused:
         db.execute(f"DROP TRIGGER {name}")
     for page in pages:
@@ -53,6 +52,7 @@ def _fill_sqlite(archive: Archive, place: str, pages: Iterable[list[Made]], told
         _insert(db, "blobs", sorted(blob for made in page for blob in made.programs))
         db.execute("COMMIT")
         archive.database.digests.keep_runs([kept_digests(archive, made) for made in page])
+        _end(archive, page)
         stored += len(page)
         told(stored)
     for _, statement in refused:
@@ -71,6 +71,9 @@ def _insert(db: sqlite3.Connection, table: str, rows: Iterable[tuple[Any, ...]])
 def _fill_postgres(archive: Archive, place: str, pages: Iterable[list[Made]], told: Callable[[int], None]) -> None:
     import psycopg
 
+    from hipwright.archive.postgres.database import PostgresDatabase
+
+    assert isinstance(archive.database, PostgresDatabase)
     address = address_of(place)
     tasks: set[str] = set()
     where = {"host": address.host, "user": address.user, "dbname": address.database}
@@ -90,10 +93,19 @@ def _fill_postgres(archive: Archive, place: str, pages: Iterable[list[Made]], to
                 _copy(cursor, "digests", [one.digest for one in kept])
                 verified = (row for one in kept for row in one.verified)
                 _copy(cursor, "verified (place, kind, microseconds, program, run, data)", verified)
+            _end(archive, page)
             stored += len(page)
             told(stored)
+        db.execute("INSERT INTO places SELECT place, bool_or(kind < 9), bool_or(kind = 9) FROM verified GROUP BY place")
+        archive.database.digests.keep_pages()
         db.execute("VACUUM ANALYZE")  # as the server does by itself sooner or later
         db.execute("CHECKPOINT")
+
+
+def _end(archive: Archive, page: list[Made]) -> None:
+    """What searches do when their runs end, after they kept their digests."""
+    pack_runs(archive)
+    task_texts(archive, sorted({made.run.task for made in page}))
 
 
 def _copy(cursor: Any, table: str, rows: Iterable[tuple[Any, ...]]) -> None:

@@ -246,7 +246,7 @@ def test_an_older_schema_is_migrated_by_a_command_only(server: Server, url: str,
     with Archive(url) as archive:
         archive.begin_run(a_run(), records=[program()])
         before = archive.events("r1")
-    newer = "claims, verified, heads, digests, results, leases"
+    newer = "places, claims, verified, heads, digests, results, leases"
     older = f"DROP TABLE {newer}; UPDATE alembic_version SET version_num = '0001'"
     server.psql(f"SET search_path = {schema_of(tmp_path)}; {older}")
     with pytest.raises(BadInput) as raised:

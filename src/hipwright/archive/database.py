@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from math import inf
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
+from hipwright.archive.packing import packed, unpacked
 from hipwright.errors import BadInput
 from hipwright.records import Record
 
@@ -19,6 +23,12 @@ AFTER = "\U0010ffff"
 """What comes after every continuation of a text, in the order of bytes."""
 REFUSED = 9
 """The kind of a verified row that stands for a program which a second verification refused."""
+
+
+FASTEST = "fastest/1"
+"""The kind of digest that has the fastest programs of a group, packed (archive/packing.py); its run is the group."""
+MOST_FASTEST = 128
+"""The programs that such a digest has, at most; its seq is their number."""
 
 
 class NewEvent(NamedTuple):
@@ -82,12 +92,34 @@ class VerifiedRow(NamedTuple):
     data: str
 
 
+_READ_PAGE = msgspec.json.Decoder(list[tuple[str, int, float | None, str, str, str]])
+
+
 class VerifiedGroup(NamedTuple):
     """The programs of runs of one task for the same targets. usable: some are not refused; refused: some are."""
 
     place: str
     usable: bool
     refused: bool
+
+
+def page_of(place: str, rows: Sequence[VerifiedRow]) -> Digest:
+    """The digest of a group's fastest programs, which are at most `MOST_FASTEST`, in their order.
+
+    Raises ValueError for a row with damaged text.
+    """
+    return Digest(FASTEST, place, len(rows), packed(rows))  # JSON has null for what is infinite
+
+
+def read_page(page: Digest | None, limit: int) -> list[VerifiedRow] | None:
+    """So many of a group's fastest programs, of its digest; None where that is missing, damaged or has too few."""
+    try:
+        if page is not None and (limit <= page.seq or page.seq < MOST_FASTEST):
+            rows = _READ_PAGE.decode(unpacked(page.data))[:limit]
+            return [VerifiedRow(*row[:2], inf if row[2] is None else row[2], *row[3:]) for row in rows]
+    except (msgspec.MsgspecError, ValueError):
+        pass
+    return None
 
 
 class RunDigests(NamedTuple):
@@ -123,6 +155,12 @@ class DigestTables(Protocol):
 
     def keep(self, digests: Sequence[Digest]) -> None:
         """Keeps digests in the place of older ones."""
+
+    def put_together(self, packs: Sequence[Digest], replaced: Sequence[Digest]) -> None:
+        """Keeps packs in the place of digests, at once; of these one that is newer by now stays."""
+
+    def renew(self) -> None:
+        """Makes what an earlier version did not make of these tables, where they can be written."""
 
     def keep_runs(self, kept: Sequence[RunDigests]) -> None:
         """Keeps what was computed from runs. Of a program in a group the fastest row stays, once refused that one."""
@@ -224,6 +262,12 @@ class Database(Protocol):
 
     def run_rows(self) -> list[tuple[Any, ...]]:
         """(id, data) of every run, oldest first."""
+
+    def last_ordinal(self) -> int:
+        """The ordinal of the latest run; -1 without one. The runs have 0, 1, 2, ... in the order of their beginning."""
+
+    def numbered_run_rows(self, ordinals: Sequence[int]) -> list[tuple[Any, ...]]:
+        """(ordinal, id, data) of the runs of these ordinals, oldest first."""
 
     def latest_run_rows(self, count: int) -> list[tuple[Any, ...]]:
         """(id, data) of the latest runs, newest first."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from hipwright.archive.digests import run_digests
+from hipwright.archive.digests import listed
 from hipwright.archive.lineage import ancestors, origins, tree
 from hipwright.archive.log import Counted, RunLog
 from hipwright.archive.readable import readable_log
@@ -80,9 +80,7 @@ class RunComparison(Record, frozen=True, kw_only=True):
 
 def list_runs(archive: Archive) -> list[RunSummary]:
     """Summaries of all runs, newest first."""
-    runs = archive.runs()
-    found = run_digests(archive, runs)
-    return [found[run.id].summary for run in reversed(runs)]
+    return [digest.summary for digest in reversed(listed(archive))]
 
 
 def show(archive: Archive, name: str) -> RunDetail:

@@ -100,6 +100,8 @@ class Candidates:
         def counts(run: Run) -> bool:
             return (not task or run.task == task) and _shares(run.targets, targets)
 
+        if not archive.read_only:
+            archive.database.digests.renew()
         for one in unkept_runs(archive, counts):
             self._unkept.setdefault(one.run.task, []).append(one)
         for group in archive.database.digests.groups(f"{task}/" if task else ""):

@@ -202,6 +202,12 @@ class Archive:
         """The runs whose id begins with `start`, oldest first; none for a text that cannot be an id."""
         return self._readable(self.database.run_rows_from(start)) if start.isprintable() else []
 
+    def runs_at(self, ordinals: Sequence[int]) -> dict[int, Run]:
+        """The runs of these ordinals: the first run of the archive has 0, the next 1; without unreadable ones."""
+        rows = self.database.numbered_run_rows(ordinals)
+        names = {name: ordinal for ordinal, name, _ in rows}
+        return {names[run.id]: run for run in self._readable([row[1:] for row in rows])}
+
     def _readable(self, rows: Sequence[tuple[Any, ...]]) -> list[Run]:
         found = []
         for name, text in rows:

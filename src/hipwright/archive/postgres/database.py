@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, select, update
+from sqlalchemy import ARRAY, BigInteger, Connection, Select, bindparam, func, select, update
 from sqlalchemy import text as sql
 from sqlalchemy.dialects.postgresql import insert
 
@@ -182,6 +182,16 @@ class PostgresDatabase:
     def run_rows(self) -> list[tuple[Any, ...]]:
         """(id, data) of every run, oldest first."""
         return self._rows(select(RUNS.c.id, RUNS.c.data).order_by(RUNS.c.ordinal))
+
+    def last_ordinal(self) -> int:
+        """The ordinal of the latest run; -1 without one."""
+        return int(self._rows(select(func.coalesce(func.max(RUNS.c.ordinal), -1)))[0][0])
+
+    def numbered_run_rows(self, ordinals: Sequence[int]) -> list[tuple[Any, ...]]:
+        """(ordinal, id, data) of the runs of these ordinals, oldest first."""
+        query = select(RUNS.c.ordinal, RUNS.c.id, RUNS.c.data).order_by(RUNS.c.ordinal)
+        asked = bindparam("ordinals", list(ordinals), ARRAY(BigInteger))
+        return self._rows(query.where(RUNS.c.ordinal == func.any(asked))) if ordinals else []
 
     def latest_run_rows(self, count: int) -> list[tuple[Any, ...]]:
         """(id, data) of the latest runs, newest first."""

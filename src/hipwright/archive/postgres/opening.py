@@ -61,6 +61,7 @@ def migrate(url: str) -> tuple[str, str]:
     session = connected(url)
     try:
         from hipwright.archive.postgres import versions
+        from hipwright.archive.postgres.digests import PostgresDigests
         from hipwright.archive.postgres.tables import HEAD
 
         before = session.read(versions.revision_of(session.address))
@@ -69,6 +70,8 @@ def migrate(url: str) -> tuple[str, str]:
         if before in versions.revisions():
             versions.upgrade(session)
         versions.must_be_current(session, session.read(versions.revision_of(session.address)))
+        if before != HEAD:
+            PostgresDigests(session).keep_pages()
         return before, HEAD
     finally:
         session.close()

@@ -5,9 +5,9 @@ Texts compare by their bytes (collation C), as SQLite's do. The tables are found
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Double, MetaData, SmallInteger, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Double, MetaData, SmallInteger, Table, Text
 
-HEAD = "0004"
+HEAD = "0005"
 """The newest revision of the migrations."""
 
 METADATA = MetaData()
@@ -83,3 +83,7 @@ VERIFIED = Table(
     text("data"),
 )
 """The fastest verified programs of runs; see `VerifiedRow`."""
+PLACES = Table(
+    "places", METADATA, text("place", primary_key=True), Column("usable", Boolean), Column("refused", Boolean)
+)
+"""The groups of verified programs; see `VerifiedGroup`. Who changes a group's programs locks its row."""

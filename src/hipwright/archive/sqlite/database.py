@@ -15,7 +15,7 @@ from hipwright.archive.database import AFTER, Appended, Blob, LeaseRows, NewEven
 from hipwright.archive.lock import is_locked, run_lock
 from hipwright.archive.place import NoArchive
 from hipwright.archive.sqlite import schema
-from hipwright.archive.sqlite.digests import SqliteDigests
+from hipwright.archive.sqlite.digests import AT_ONCE, SqliteDigests
 from hipwright.archive.sqlite.opening import archive_errors, not_writable, open_file
 
 FILE = "archive.sqlite"
@@ -214,6 +214,16 @@ class SqliteDatabase:
     def run_rows(self) -> list[tuple[Any, ...]]:
         """(id, data) of every run, oldest first."""
         return self._rows("SELECT id, data FROM runs ORDER BY ordinal")
+
+    def last_ordinal(self) -> int:
+        """The ordinal of the latest run; -1 without one."""
+        return int(self._rows("SELECT COALESCE(MAX(ordinal), -1) FROM runs")[0][0])
+
+    def numbered_run_rows(self, ordinals: Sequence[int]) -> list[tuple[Any, ...]]:
+        """(ordinal, id, data) of the runs of these ordinals, oldest first."""
+        query = "SELECT ordinal, id, data FROM runs WHERE ordinal IN ({}) ORDER BY ordinal"
+        parts = [sorted(ordinals)[at : at + AT_ONCE] for at in range(0, len(ordinals), AT_ONCE)]
+        return [row for part in parts for row in self._rows(query.format(", ".join("?" * len(part))), *part)]
 
     def latest_run_rows(self, count: int) -> list[tuple[Any, ...]]:
         """(id, data) of the latest runs, newest first."""

@@ -2,29 +2,37 @@
 
 `heads` has the last event of every run, which a trigger keeps, so that writers of any version do; `kept` is the last
 event of which digests are kept. `verified` has the fastest programs of every run and lies in the order of their speed,
-so that those of a task are read from few places of the disk.
+so that those of a task are read from few places of the disk; the first of each group lie together once more, as a
+digest of the group. `places` has the names of the groups. Triggers keep both up to date, for writers of any version.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
-from hipwright.archive.database import AFTER, REFUSED, Digest, RunDigests, VerifiedGroup, VerifiedRow
+from hipwright.archive.database import (
+    AFTER,
+    FASTEST,
+    MOST_FASTEST,
+    REFUSED,
+    Digest,
+    RunDigests,
+    VerifiedGroup,
+    VerifiedRow,
+    page_of,
+    read_page,
+)
 from hipwright.archive.sqlite import schema
+from hipwright.errors import BadInput, InfrastructureError
 
-_AT_ONCE = 500
+AT_ONCE = 500
 """Keys of one query; SQLite before 3.32 takes 999."""
+_PLACES = "SELECT place, usable, refused FROM places WHERE place >= ?1 AND place < ?2 ORDER BY place"
 _UNKEPT = "SELECT run FROM heads WHERE seq <> kept ORDER BY run"
 _LAST = "SELECT id, (SELECT COALESCE(MAX(seq), -1) FROM events WHERE run = runs.id) FROM runs"
-_GROUPS = f"""WITH RECURSIVE found(name) AS (
-    SELECT MIN(place) FROM verified WHERE place >= ?1 AND place < ?2
-    UNION ALL SELECT (SELECT MIN(place) FROM verified WHERE place > found.name AND place < ?2)
-    FROM found WHERE found.name IS NOT NULL)
-    SELECT name, EXISTS (SELECT 1 FROM verified WHERE place = name AND kind < {REFUSED}),
-        EXISTS (SELECT 1 FROM verified WHERE place = name AND kind = {REFUSED}) FROM found WHERE name IS NOT NULL"""
 _FASTEST = f"""SELECT place, kind, microseconds, program, run, data FROM verified
     WHERE place = ? AND kind < {REFUSED} ORDER BY kind, microseconds, program LIMIT ?"""
 _REFUSED = f"SELECT program FROM verified WHERE place = ? AND kind = {REFUSED}"
@@ -54,7 +62,7 @@ class SqliteDigests:
         if names is None:
             rows = self._rows(query, kind)
         else:
-            parts = [names[at : at + _AT_ONCE] for at in range(0, len(names), _AT_ONCE)]
+            parts = [names[at : at + AT_ONCE] for at in range(0, len(names), AT_ONCE)]
             rows = []
             for part in parts:
                 rows += self._rows(f"{query} AND run IN ({', '.join('?' * len(part))})", kind, *part)
@@ -74,6 +82,28 @@ class SqliteDigests:
                 _replace(db, [one.digest])
                 db.executemany(_KEEP_VERIFIED, one.verified)
                 db.execute("UPDATE heads SET kept = ? WHERE run = ?", (one.digest.seq, one.digest.run))
+            self._keep_pages(db, sorted({row.place for one in kept for row in one.verified}))
+
+    def put_together(self, packs: Sequence[Digest], replaced: Sequence[Digest]) -> None:
+        """Keeps packs in the place of digests."""
+        with self._transaction() as db:
+            old = [(one.kind, one.run, one.seq) for one in replaced]
+            db.executemany("DELETE FROM digests WHERE kind = ? AND run = ? AND seq = ?", old)
+            _replace(db, packs)
+
+    def renew(self) -> None:
+        """Makes the tables that an earlier version did not make."""
+        if not self._has("heads") or self._has("places"):
+            return
+        with suppress(BadInput, InfrastructureError), self._transaction() as db:
+            schema.create_digests(db)
+            self._keep_pages(db, [row[0] for row in db.execute("SELECT place FROM places")])
+
+    def _keep_pages(self, db: sqlite3.Connection, places: Sequence[str]) -> None:
+        """Keeps the fastest programs of groups together, inside the transaction that changes them."""
+        for place in places:
+            with suppress(ValueError):  # damaged text: the programs are read one by one
+                _replace(db, [page_of(place, self._fastest(place, MOST_FASTEST))])
 
     def last_seqs(self) -> dict[str, int]:
         """The seq of every run's last event."""
@@ -88,14 +118,22 @@ class SqliteDigests:
         """The groups of programs."""
         if not self._has("heads"):
             return []
+        query = _PLACES if self._has("places") else schema.GROUPS
         return [
             VerifiedGroup(name, bool(usable), bool(bad))
-            for name, usable, bad in self._rows(_GROUPS, start, start + AFTER)
+            for name, usable, bad in self._rows(query, start, start + AFTER)
         ]
 
     def fastest(self, groups: Sequence[str], limit: int) -> list[VerifiedRow]:
         """The fastest programs of each group."""
-        return [VerifiedRow(*row) for group in groups for row in self._rows(_FASTEST, group, limit)]
+        pages, found = self.of(FASTEST, groups), []
+        for group in groups:
+            rows = read_page(pages.get(group), limit)
+            found += self._fastest(group, limit) if rows is None else rows
+        return found
+
+    def _fastest(self, group: str, limit: int) -> list[VerifiedRow]:
+        return [VerifiedRow(*row) for row in self._rows(_FASTEST, group, limit)]
 
     def refused(self, groups: Sequence[str]) -> set[str]:
         """The programs that are refused in one of the groups."""

@@ -9,8 +9,18 @@ from __future__ import annotations
 
 import sqlite3
 
+from hipwright.archive.database import AFTER, FASTEST, REFUSED
+
 APPLICATION_ID = 0x68697077  # "hipw" in the file's header identifies our files
 SCHEMA_VERSION = 1
+
+GROUPS = f"""WITH RECURSIVE found(name) AS (
+    SELECT MIN(place) FROM verified WHERE place >= ?1 AND place < ?2
+    UNION ALL SELECT (SELECT MIN(place) FROM verified WHERE place > found.name AND place < ?2)
+    FROM found WHERE found.name IS NOT NULL)
+    SELECT name, EXISTS (SELECT 1 FROM verified WHERE place = name AND kind < {REFUSED}),
+        EXISTS (SELECT 1 FROM verified WHERE place = name AND kind = {REFUSED}) FROM found WHERE name IS NOT NULL"""
+"""The groups of programs between two names, found in `verified`: some places of the disk for each."""
 
 TABLES = (
     """CREATE TABLE runs (
@@ -57,6 +67,22 @@ _HEADS = (
     "DELETE FROM digests WHERE kind = 'verified/1'",  # as versions before these tables kept them
 )
 
+_PLACES = (
+    "CREATE INDEX heads_unkept ON heads(run) WHERE seq <> kept",
+    "CREATE TABLE places (place TEXT PRIMARY KEY, usable INTEGER NOT NULL, refused INTEGER NOT NULL) WITHOUT ROWID",
+    *(
+        f"""CREATE TRIGGER verified_{verb}_is_placed AFTER {verb} ON verified BEGIN
+        INSERT INTO places VALUES (NEW.place,
+            EXISTS (SELECT 1 FROM verified WHERE place = NEW.place AND kind < {REFUSED}),
+            EXISTS (SELECT 1 FROM verified WHERE place = NEW.place AND kind = {REFUSED}))
+            ON CONFLICT (place) DO UPDATE SET usable = excluded.usable, refused = excluded.refused;
+        DELETE FROM digests WHERE kind = '{FASTEST}' AND run = NEW.place; END"""
+        for verb in ("INSERT", "UPDATE")
+    ),
+    f"INSERT INTO places {GROUPS.replace('?1', repr('')).replace('?2', repr(AFTER))}",
+)
+"""Made with the next ones; where an earlier version made those, by the next list or search that may write."""
+
 _FROZEN = """CREATE TRIGGER {table}_no_{verb} BEFORE {verb} ON {table}
     BEGIN SELECT RAISE(ABORT, 'the archive is append-only: no {verb} of {table}'); END"""
 _NEXT_SEQ = """CREATE TRIGGER events_in_order BEFORE INSERT ON events
@@ -85,6 +111,7 @@ def create(connection: sqlite3.Connection) -> None:
 
 def create_digests(connection: sqlite3.Connection) -> None:
     """Makes the tables of digests inside the caller's transaction, where they are missing."""
-    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'heads'").fetchone() is None:
-        for statement in (*_DIGESTS, *_HEADS):
-            connection.execute(statement)
+    for table, statements in (("heads", (*_DIGESTS, *_HEADS)), ("places", _PLACES)):
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone() is None:
+            for statement in statements:
+                connection.execute(statement)

@@ -1,44 +1,32 @@
-"""What is computed from a run's events and kept, so that a list of many runs, or a search among them, reads no events.
-
-So are the features of programs and tasks. A digest is of the run's events up to one, and is computed again where the
-run has more. It is kept when a run ends, or when it is first asked for; an archive that cannot be written is read as
-before. With a run's digest its fastest verified programs are kept, in order of their speed (archive/similar.py).
-Rows that cannot be read are named when a digest is computed, and that one is not kept; `hipwright archive check`
-always reads every row.
-"""
+"""Digests of runs: kept, packed, listed, and computed from the events of runs that have more than was kept."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 import msgspec
 
-from hipwright.archive.code_features import feature_words, kernel_features, task_features, tokens
+from hipwright.archive.code_features import kernel_features
 from hipwright.archive.damage import ROW_ERRORS
 from hipwright.archive.database import REFUSED, Digest, RunDigests, VerifiedRow
+from hipwright.archive.digests.packs import LOOSE, entries_of, not_full, put_together
+from hipwright.archive.digests.records import task_texts
 from hipwright.archive.log import RunLog
 from hipwright.archive.outline import Outline, continue_outline
 from hipwright.archive.store import Archive
 from hipwright.archive.summary import RunSummary, summary_of
-from hipwright.archive.text_similarity import Text
 from hipwright.archive.verified import SimilarProgram, speed_order, verified_of
 from hipwright.errors import BadInput, InfrastructureError
-from hipwright.records import Program, Record, Run, Task
+from hipwright.records import Program, Record, Run
 
-_RUN, _KERNELS, _TASK = "run/1", "kernels/1", "task/1"
-"""The kinds of digests; the number changes with what is computed, and with its form."""
+_RUN, _RUNS = "run/1", "runs/1"
+"""The kinds of a run's digest and of their packs; the number changes with what is computed, and with its form."""
 _KEPT_AT_ONCE = 64
 MOST_VERIFIED = 128
 """Programs that are kept of a run, the fastest: a search for 16 similar kernels looks at as many of a task."""
 
-_READ_FEATURES, _READ_TEXT = msgspec.json.Decoder(dict[str, float]), msgspec.json.Decoder(Text)
-
-R = TypeVar("R", bound=Record)
-T = TypeVar("T")
 Finder = Callable[[Sequence[str]], Mapping[str, Program]]
 
 
@@ -63,21 +51,76 @@ class ReadRun:
     verified: list[SimilarProgram]
 
 
-def run_digests(archive: Archive, runs: Sequence[Run]) -> dict[str, RunDigest]:
-    """The digests of some runs of the archive, by id."""
-    kept, last = archive.database.digests.of(_RUN), archive.database.digests.last_seqs()
-    found: dict[str, RunDigest] = {}
-    missing = []
-    for run in runs:
-        digest = _read(kept.get(run.id), last.get(run.id, -1))
-        if digest is None:
-            missing.append(run)
-        elif digest.summary.status != "finished":
-            status = "running" if archive.is_locked(run.id) else "interrupted"
-            digest = msgspec.structs.replace(digest, summary=msgspec.structs.replace(digest.summary, status=status))
-        if digest is not None:
-            found[run.id] = digest
-    return found | {one.run.id: one.digest for one, _ in _read_and_kept(archive, missing)}
+class _Line(msgspec.Struct, frozen=True, array_like=True):
+    """An entry of a pack: a run's digest with the run's place in the list."""
+
+    ordinal: int
+    digest: RunDigest
+
+
+_READ_LINES = msgspec.json.Decoder(list[_Line])
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """The digests that are kept of an archive's runs. loose: as rows; packs: as packs; lines: of these, by ordinal.
+
+    others: the runs of which no pack has the last events, by ordinal; current: the loose digests that do, by the same.
+    """
+
+    loose: dict[str, Digest]
+    packs: dict[str, Digest]
+    lines: dict[int, RunDigest]
+    others: dict[int, Run]
+    current: dict[int, RunDigest]
+
+    @classmethod
+    def of(cls, archive: Archive) -> _Kept:
+        """Reads them. A run that has more events than was kept is among the others."""
+        tables = archive.database.digests
+        loose, packs = tables.of(_RUN), tables.of(_RUNS)  # in this order: rows are moved from the one to the other
+        more = set(tables.unkept())
+        lines: dict[int, RunDigest] = {}
+        for line in entries_of(packs.values(), _READ_LINES):
+            name, older = line.digest.summary.id, lines.get(line.ordinal)
+            if name not in more and name not in loose and (older is None or older.seq < line.digest.seq):
+                lines[line.ordinal] = line.digest
+        others = archive.runs_at(sorted(set(range(archive.database.last_ordinal() + 1)) - lines.keys()))
+        read = {at: _read(loose.get(run.id)) for at, run in others.items() if run.id not in more}
+        return cls(loose, packs, lines, others, {at: digest for at, digest in read.items() if digest is not None})
+
+    def pack(self, archive: Archive) -> None:
+        """Puts the loose digests into packs, where there are some."""
+        if len(self.current) < LOOSE or archive.read_only:
+            return
+        old = not_full(self.packs.values(), _READ_LINES)
+        among = {line.ordinal for line in entries_of(old, _READ_LINES)}
+        lines = {at: digest for at, digest in self.lines.items() if at in among} | self.current
+        replaced = [*old, *(self.loose[digest.summary.id] for digest in self.current.values())]
+        put_together(archive, _RUNS, [_Line(at, lines[at]) for at in sorted(lines)], replaced)
+
+
+def listed(archive: Archive) -> list[RunDigest]:
+    """The digests of all runs of the archive, the oldest first; without those that cannot be read, which are noted."""
+    if not archive.read_only:
+        archive.database.digests.renew()
+    kept = _Kept.of(archive)
+    kept.pack(archive)
+    found = kept.lines | kept.current
+    for at, digest in found.items():
+        if digest.summary.status != "finished":
+            status = "running" if archive.is_locked(digest.summary.id) else "interrupted"
+            found[at] = msgspec.structs.replace(digest, summary=msgspec.structs.replace(digest.summary, status=status))
+    missing = {run.id: at for at, run in kept.others.items() if at not in found}
+    for one, _ in _read_and_kept(archive, [kept.others[at] for at in missing.values()]):
+        found[missing[one.run.id]] = one.digest
+    return [found[at] for at in sorted(found)]
+
+
+def pack_runs(archive: Archive) -> None:
+    """Puts the digests of runs into packs where many have a row each."""
+    if not archive.read_only and len(archive.database.digests.of(_RUN)) >= LOOSE:
+        _Kept.of(archive).pack(archive)
 
 
 def unkept_runs(archive: Archive, counts: Callable[[Run], bool]) -> list[ReadRun]:
@@ -97,48 +140,12 @@ def group_of(run: Run) -> str:
     return f"{run.task}/{','.join(run.targets)}"
 
 
-def kernel_features_of(archive: Archive, programs: Sequence[str]) -> dict[str, dict[str, float]]:
-    """The features of stored programs' kernels, by the program's key; without those that cannot be read."""
-    return _of_records(archive, _KERNELS, Program, programs, _READ_FEATURES, lambda one: kernel_features(one.text))
-
-
-def task_texts(archive: Archive, tasks: Sequence[str]) -> dict[str, Text]:
-    """The words and features of stored tasks, by the task's key; without those that cannot be read."""
-    return _of_records(archive, _TASK, Task, tasks, _READ_TEXT, lambda one: task_text(one.source))
-
-
-def task_text(source: str) -> Text:
-    """The words and features of a task's source, by which tasks are compared."""
-    features = task_features(source)
-    return Text([*tokens(source), *feature_words(features) * 3], features)
-
-
-def _of_records(
-    archive: Archive,
-    kind: str,
-    record: type[R],
-    keys: Sequence[str],
-    decoder: msgspec.json.Decoder[T],
-    compute: Callable[[R], T],
-) -> dict[str, T]:
-    """What is computed from records, which never change: kept by their key, with the seq 0."""
-    kept = archive.database.digests.of(kind, keys)
-    found: dict[str, T] = {}
-    for key in keys:
-        with suppress(*ROW_ERRORS):
-            found[key] = decoder.decode(kept[key].data)
-    records = archive.find_all([key for key in keys if key not in found], record)
-    new = {key: compute(one) for key, one in records.items()}
-    _keep(archive, [Digest(kind, key, 0, msgspec.json.encode(value).decode()) for key, value in new.items()])
-    found |= new
-    return {key: found[key] for key in keys if key in found}
-
-
 def keep_digests(archive: Archive, run: Run, log: RunLog) -> None:
     """Keeps the digests of a run that has ended, its fastest programs, and its task's text; log: all of its events."""
     one = _read_run(archive, run, log)
     if _may_keep(archive, one):
         _keep_runs(archive, [_run_digests(one, partial(archive.find_all, kind=Program))])
+        pack_runs(archive)
         task_texts(archive, [run.task])
 
 
@@ -195,9 +202,9 @@ def _run_digests(one: ReadRun, find: Finder) -> RunDigests:
     return RunDigests(Digest(_RUN, one.run.id, one.digest.seq, one.digest.to_json()), rows)
 
 
-def _read(kept: Digest | None, seq: int) -> RunDigest | None:
+def _read(kept: Digest | None) -> RunDigest | None:
     try:
-        return None if kept is None or kept.seq != seq else RunDigest.from_json(kept.data.encode())
+        return None if kept is None else RunDigest.from_json(kept.data.encode())
     except ROW_ERRORS:
         return None
 
@@ -210,10 +217,3 @@ def _keep_runs(archive: Archive, kept: Sequence[RunDigests]) -> bool:
     except (BadInput, InfrastructureError):  # a full disk does not keep a list from being shown
         return False
     return True
-
-
-def _keep(archive: Archive, fresh: Sequence[Digest]) -> None:
-    """Keeps digests of records; what cannot be kept is computed again."""
-    if fresh and not archive.read_only:
-        with suppress(BadInput, InfrastructureError):
-            archive.database.digests.keep(fresh)
