@@ -24,9 +24,11 @@ from hipwright.archive import (
     FaultCheck,
     NoArchive,
     Reproducer,
+    RunLog,
     readable_log,
     shown,
 )
+from hipwright.archive.digests import computed
 from hipwright.archive.export import strip
 from hipwright.archive.faults import ENGINE_ERROR, FaultFile, keep_check, keep_faults
 from hipwright.capture.graph import Graph
@@ -42,6 +44,8 @@ from hipwright.targets import CPU, TARGETS
 SEED, LIMIT_S = 1, 180.0
 """The seed of the inputs, and the time that a fault's file may take when it is run alone."""
 NAME = "reproducer"
+_FAULTS, _READ = "faults/1", msgspec.json.Decoder(list[EngineFault])
+"""The kind of the digests that have a run's faults; the number changes with what a log without faults tells."""
 Write = Callable[[Graph], Program]
 
 
@@ -102,14 +106,18 @@ def list_faults() -> tuple[list[ListedFault], list[DamagedRow]]:
 
 
 def _listed(archive: Archive) -> list[ListedFault]:
-    found = [one for run in archive.runs() for one in enumerate(_of_run(archive, run.id))]
+    kept = computed(archive, _FAULTS, _READ, _of_log)
+    found = [one for faults in kept.values() for one in enumerate(faults)]
     found.sort(key=lambda one: one[1].clock)
     return [ListedFault(number, place, fault) for number, (place, fault) in enumerate(found, 1)]
 
 
 def _of_run(archive: Archive, run: str) -> list[EngineFault]:
     """A run's faults: those it kept, else those that its log tells, as in an archive of an earlier version."""
-    log = readable_log(archive, run)
+    return _of_log(readable_log(archive, run), run)
+
+
+def _of_log(log: RunLog, run: str) -> list[EngineFault]:
     return log.faults or (faults_of(run, log) if log.finished is not None else [])
 
 

@@ -79,12 +79,12 @@ def _of_records(
             found[key] = decoder.decode(kept[key].data)
     records = archive.find_all([key for key in keys if key not in found], record)
     new = {key: compute(one) for key, one in records.items()}
-    _keep(archive, [Digest(kind, key, 0, msgspec.json.encode(value).decode()) for key, value in new.items()])
+    keep(archive, [Digest(kind, key, 0, msgspec.json.encode(value).decode()) for key, value in new.items()])
     found |= new
     return {key: found[key] for key in keys if key in found}
 
 
-def _keep(archive: Archive, fresh: Sequence[Digest]) -> None:
+def keep(archive: Archive, fresh: Sequence[Digest]) -> None:
     """Keeps digests of records; what cannot be kept is computed again."""
     if fresh and not archive.read_only:
         with suppress(BadInput, InfrastructureError):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import msgspec
 
@@ -12,9 +14,10 @@ from hipwright.archive.code_features import kernel_features
 from hipwright.archive.damage import ROW_ERRORS
 from hipwright.archive.database import REFUSED, Digest, RunDigests, VerifiedRow
 from hipwright.archive.digests.packs import LOOSE, entries_of, not_full, put_together
-from hipwright.archive.digests.records import task_texts
+from hipwright.archive.digests.records import keep, task_texts
 from hipwright.archive.log import RunLog
 from hipwright.archive.outline import Outline, continue_outline
+from hipwright.archive.readable import readable_log
 from hipwright.archive.store import Archive
 from hipwright.archive.summary import RunSummary, summary_of
 from hipwright.archive.verified import SimilarProgram, speed_order, verified_of
@@ -27,6 +30,7 @@ _KEPT_AT_ONCE = 64
 MOST_VERIFIED = 128
 """Programs that are kept of a run, the fastest: a search for 16 similar kernels looks at as many of a task."""
 
+T = TypeVar("T")
 Finder = Callable[[Sequence[str]], Mapping[str, Program]]
 
 
@@ -133,6 +137,33 @@ def unkept_runs(archive: Archive, counts: Callable[[Run], bool]) -> list[ReadRun
     wanted = set(names)
     found = _read_and_kept(archive, [run for run in runs if run.id in wanted and counts(run)])
     return [one for one, kept in found if not kept]
+
+
+def computed(
+    archive: Archive, kind: str, decoder: msgspec.json.Decoder[T], compute: Callable[[RunLog, str], T]
+) -> dict[str, T]:
+    """What is computed from the log of each run, by the run's id, the oldest first; of runs that have ended it is kept.
+
+    kind: of the digests; its number changes with what is computed, and with its form.
+    """
+    kept, last = archive.database.digests.of(kind), archive.database.digests.last_seqs()
+    found: dict[str, T] = {}
+    fresh: list[Digest] = []
+    for run in archive.runs():
+        digest = kept.get(run.id)
+        with suppress(*ROW_ERRORS):
+            if digest is not None and digest.seq == last.get(run.id):
+                found[run.id] = decoder.decode(digest.data)
+                continue
+        log = readable_log(archive, run.id)
+        found[run.id] = compute(log, run.id)
+        if log.finished is not None and not any(row.run == run.id for row in archive.damaged):
+            fresh.append(Digest(kind, run.id, log.seq, msgspec.json.encode(found[run.id]).decode()))
+        if len(fresh) == _KEPT_AT_ONCE:
+            keep(archive, fresh)
+            fresh = []
+    keep(archive, fresh)
+    return found
 
 
 def group_of(run: Run) -> str:

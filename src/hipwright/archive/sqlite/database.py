@@ -250,7 +250,13 @@ class SqliteDatabase:
 
     def blob_rows(self) -> Iterator[tuple[Any, ...]]:
         """(key, kind, data) of every blob, by key."""
-        yield from self._rows("SELECT key, kind, data FROM blobs ORDER BY key")
+        query = "SELECT key, kind, data FROM blobs WHERE key > CAST(? AS TEXT) ORDER BY key LIMIT ?"
+        last, more = b"", True
+        while more:  # page by page: all of them may be more than fits in memory
+            rows = self._rows(query, last, AT_ONCE)
+            yield from rows
+            more = len(rows) == AT_ONCE
+            last = rows[-1][0].encode("utf-8", "surrogateescape") if rows else last
 
     def cached_rows(self, cache_key: str) -> list[tuple[Any, ...]]:
         """(run, seq, data) of the events with this cache key."""

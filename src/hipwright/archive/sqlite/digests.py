@@ -53,6 +53,7 @@ class SqliteDigests:
         transaction: Callable[[], AbstractContextManager[sqlite3.Connection]],
     ) -> None:
         self._rows, self._transaction = rows, transaction
+        self._known: set[str] = set()
 
     def of(self, kind: str, names: Sequence[str] | None = None) -> dict[str, Digest]:
         """The digests of a kind that are kept, by name."""
@@ -140,7 +141,9 @@ class SqliteDigests:
         return {row[0] for group in groups for row in self._rows(_REFUSED, group)}
 
     def _has(self, table: str) -> bool:
-        return bool(self._rows("SELECT 1 FROM sqlite_master WHERE name = ?", table))
+        if table not in self._known and self._rows("SELECT 1 FROM sqlite_master WHERE name = ?", table):
+            self._known.add(table)
+        return table in self._known
 
 
 def _replace(db: sqlite3.Connection, digests: Sequence[Digest]) -> None:

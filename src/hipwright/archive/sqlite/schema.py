@@ -29,8 +29,10 @@ TABLES = (
         run TEXT NOT NULL REFERENCES runs(id), seq INTEGER NOT NULL, kind TEXT NOT NULL, number INTEGER NOT NULL,
         data TEXT NOT NULL, clock REAL NOT NULL, cache_key TEXT, PRIMARY KEY (run, seq)) WITHOUT ROWID""",
     "CREATE INDEX events_by_cache_key ON events(cache_key) WHERE cache_key IS NOT NULL",
-    "CREATE TABLE blobs (key TEXT PRIMARY KEY, kind TEXT NOT NULL, data TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE blobs (key TEXT PRIMARY KEY, kind TEXT NOT NULL, data TEXT NOT NULL)",
 )
+"""Files of earlier versions have blobs WITHOUT ROWID, which reads alike: with rows of several kB in its inner pages
+that tree has nine levels for a million events, and finding a program reads a page of the disk for each."""
 
 LEASES = (
     """CREATE TABLE IF NOT EXISTS leases (
