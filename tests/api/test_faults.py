@@ -17,7 +17,8 @@ from hipwright.api.library import optimize
 from hipwright.api.runs.faults import check_faults, keep_run_faults, list_faults, shown_by, write_faults
 from hipwright.api.task_engine import TaskEngine, task_engine
 from hipwright.archive import Archive, EngineFault, Reproducer, check, export, list_runs
-from hipwright.archive.faults import keep_faults
+from hipwright.archive.digests import runs
+from hipwright.archive.faults import FaultCheck, keep_check, keep_faults
 from hipwright.capture.graph import Graph
 from hipwright.cli.main import main
 from hipwright.engine import write
@@ -243,6 +244,22 @@ def test_an_older_archive_tells_its_faults_from_its_log(home: Path) -> None:
         and one.fault.file == "task"
         and one.fault.target == "cpu"
     )
+
+
+def test_faults_are_listed_without_reading_the_events_again(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored(home, 2)
+    with Archive(home) as archive:
+        archive.append("r1", "finished", -1, {"reason": "budget"})
+        archive.begin_run(Run(id="r2", task="t", targets=("cpu",), budget=1, policy="islands", seed=0))
+    known, _ = list_faults()
+    assert len(known) == 2
+    read: list[str] = []
+    whole = runs.readable_log
+    monkeypatch.setattr(runs, "readable_log", lambda archive, run: read.append(run) or whole(archive, run))
+    assert list_faults()[0] == known and read == ["r2"]  # which goes on
+    with Archive(home) as archive:
+        keep_check(archive, "r1", FaultCheck(fault=1, shown="pass", file="task"))
+    assert [one.fault.shown for one in list_faults()[0]] == ["", "pass"] and "r1" in read
 
 
 def test_an_archive_of_version_0_1_has_no_faults_and_takes_new_ones(home: Path) -> None:

@@ -81,7 +81,7 @@ _PLACES = (
         DELETE FROM digests WHERE kind = '{FASTEST}' AND run = NEW.place; END"""
         for verb in ("INSERT", "UPDATE")
     ),
-    f"INSERT INTO places {GROUPS.replace('?1', repr('')).replace('?2', repr(AFTER))}",
+    "INSERT INTO places " + GROUPS.replace("?1", "''").replace("?2", f"'{AFTER}'"),
 )
 """Made with the next ones; where an earlier version made those, by the next list or search that may write."""
 

@@ -1,0 +1,315 @@
+"""Digests in packs, and the fastest programs of a group in one row: the same answers from few rows, in both."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from archive_contract import a_run, program
+from test_digests import SOURCE, TASK, found, no_events, search
+from test_postgres import schema_of
+
+from benchmarks.archive.server import Server
+from hipwright.archive import Archive, Finished, Place, list_runs, read_log, summary_of
+from hipwright.archive.database import FASTEST, MOST_FASTEST, REFUSED, Digest, RunDigests, VerifiedRow
+from hipwright.archive.digests import packs, records, runs, task_texts
+from hipwright.archive.postgres.tables import HEAD
+from hipwright.archive.similar import similar
+from hipwright.archive.sqlite import schema
+from hipwright.records import Task
+
+TABLES = ("verified_INSERT_is_placed", "verified_UPDATE_is_placed")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "sqlite":
+        return tmp_path / "archive"
+    server: Server = request.getfixturevalue("server")
+    return server.url(schema_of(tmp_path))
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packs of few entries, so that a test needs few runs."""
+    monkeypatch.setattr(packs, "FULL", 5)
+    for module in (runs, records):
+        monkeypatch.setattr(module, "LOOSE", 3)
+
+
+def told(archive: Archive) -> list[Any]:
+    """The list as the events tell it."""
+    return [summary_of(archive, run, read_log(archive.events(run.id))) for run in archive.runs()][::-1]
+
+
+def kept(archive: Archive) -> tuple[int, list[int]]:
+    """(digests of runs with a row each, the entries of every pack)."""
+    tables = archive.database.digests
+    return len(tables.of("run/1")), sorted(pack.seq for pack in tables.of("runs/1").values())
+
+
+def test_digests_of_many_runs_are_put_into_packs(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Archive(place) as archive:
+        for number in range(12):
+            search(archive, f"r{number:02}", [number % 3])
+        list_runs(archive)
+        assert list_runs(archive) == told(archive) and kept(archive) == (0, [2, 5, 5])
+        for number in range(12, 14):
+            search(archive, f"r{number:02}", [number % 3])
+            assert list_runs(archive) == told(archive)
+        assert kept(archive) == (2, [2, 5, 5])
+        search(archive, "r14", [1])
+        list_runs(archive)
+        assert list_runs(archive) == told(archive) and kept(archive) == (0, [5, 5, 5])
+        known = told(archive)
+    with Archive(place, create=False) as archive:
+        no_events(archive, monkeypatch)
+        monkeypatch.setattr(archive.database, "run_rows", lambda: pytest.fail("all runs are read"))
+        numbered: list[int] = []
+        whole = archive.database.numbered_run_rows
+        monkeypatch.setattr(archive.database, "numbered_run_rows", lambda some: numbered.extend(some) or whole(some))
+        assert list_runs(archive) == known and numbered == []
+
+
+def test_a_run_in_a_pack_that_goes_on_is_listed_as_it_is(place: Place) -> None:
+    with Archive(place) as archive, Archive(place) as other:
+        for number in range(6):
+            search(archive, f"r{number}", [number])
+        list_runs(archive)
+        list_runs(archive)
+        assert kept(archive) == (0, [1, 5])
+        with other.lock("r2"):
+            other.append("r2", "resumed")
+            other.append("r2", "finished", -1, Finished(reason="stopped").to_dict())
+            assert list_runs(archive)[3].reason == "stopped"
+        for _ in range(2):
+            assert list_runs(archive) == told(archive) and list_runs(archive)[3].reason == "stopped"
+        for number in range(6, 9):  # the newer digest is packed, the older one stays in a pack that is full
+            search(archive, f"r{number}", [number])
+        for _ in range(3):
+            assert list_runs(archive) == told(archive)
+        assert kept(archive)[0] == 0
+
+
+def test_a_pack_of_an_interrupted_run_says_whether_it_runs(place: Place) -> None:
+    with Archive(place) as archive, Archive(place) as other:
+        for number in range(4):
+            archive.begin_run(a_run(f"r{number}"), {"task_name": "t"})
+        list_runs(archive)
+        list_runs(archive)
+        assert kept(archive) == (0, [4])
+        with other.lock("r1"):
+            assert [one.status for one in list_runs(archive)] == ["interrupted"] * 2 + ["running", "interrupted"]
+
+
+def test_a_digest_that_changed_meanwhile_is_not_lost_by_packing(place: Place) -> None:
+    with Archive(place) as archive:
+        tables = archive.database.digests
+        old, new = Digest("run/1", "a", 4, "old"), Digest("run/1", "a", 6, "new")
+        tables.keep([new, Digest("run/1", "b", 2, "b")])
+        tables.put_together([Digest("runs/1", "p", 2, "pack")], [old, Digest("run/1", "b", 2, "b")])
+        assert tables.of("run/1") == {"a": new} and set(tables.of("runs/1")) == {"p"}
+        tables.put_together([Digest("runs/1", "p", 2, "again")], [Digest("runs/1", "p", 2, "pack")])
+        assert tables.of("runs/1")["p"].data == "again"
+        tables.put_together([], [])
+
+
+@pytest.mark.parametrize("data", ["no base64", "QUJD", ""])
+def test_a_damaged_pack_is_computed_again(data: str, tmp_path: Path) -> None:
+    with Archive(tmp_path) as archive:
+        for number in range(8):
+            search(archive, f"r{number}", [number])
+        list_runs(archive)
+        list_runs(archive)
+        known = told(archive)
+        archive.database.connection.execute("UPDATE digests SET data = ? WHERE kind = 'runs/1' AND seq = 5", (data,))  # type: ignore[attr-defined]
+        for _ in range(2):
+            assert list_runs(archive) == known and archive.damaged == []
+        assert kept(archive) == (0, [3, 5])
+
+
+def test_texts_of_many_tasks_are_put_into_packs(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = [Task(name=f"t{n}", source=SOURCE + f"# {n} word{n}\n", workloads=()) for n in range(9)]
+    with Archive(place) as archive:
+        for task in tasks:
+            archive.put(task)
+        keys = [task.key for task in tasks]
+        first = task_texts(archive, keys[:7]) | task_texts(archive, keys[7:])
+        tables = archive.database.digests
+        assert sorted(pack.seq for pack in tables.of("tasks/1").values()) == [2, 5] and len(tables.of("task/1")) == 2
+        monkeypatch.setattr(
+            archive, "find_all", lambda keys, kind: dict[str, Any]() if not keys else pytest.fail("read")
+        )
+        assert task_texts(archive, keys) == first and list(first) == keys
+        assert list(task_texts(archive, keys[3:5])) == keys[3:5]
+
+
+# ---------------------------------------------------------------- the fastest programs of a group
+
+
+def verified(name: str, kind: int, microseconds: float, run: str = "r") -> VerifiedRow:
+    return VerifiedRow("t/gfx942", kind, microseconds, name, run, "{}")
+
+
+def keep_programs(archive: Archive, *rows: VerifiedRow) -> None:
+    archive.database.digests.keep_runs([RunDigests(Digest("run/1", rows[0].run, 0, "{}"), rows)])
+
+
+def test_a_groups_fastest_programs_are_the_same_from_one_row(place: Place) -> None:
+    rows = [verified(f"p{n:03}", n % 3, float("inf") if n % 3 == 2 else 1000.0 - n) for n in range(200)]
+    with Archive(place) as archive:
+        tables = archive.database.digests
+        keep_programs(archive, *rows)
+        expected = sorted(rows, key=lambda row: (row.kind, row.microseconds, row.program))
+        assert tables.of(FASTEST)["t/gfx942"].seq == MOST_FASTEST
+        for limit in (1, MOST_FASTEST, MOST_FASTEST + 1, 500):
+            assert tables.fastest(["t/gfx942"], limit) == expected[:limit]
+        refused = expected[0]
+        keep_programs(archive, refused._replace(kind=REFUSED, microseconds=0.0))
+        assert tables.fastest(["t/gfx942"], 3) == expected[1:4] and tables.refused(["t/gfx942"]) == {refused.program}
+        assert tables.groups() == [("t/gfx942", True, True)] and tables.groups("u") == []
+        tables.keep([Digest(FASTEST, "t/gfx942", 9, "damaged")])
+        assert tables.fastest(["t/gfx942"], 3) == expected[1:4]
+
+
+def test_a_group_whose_every_program_is_refused_offers_none(place: Place) -> None:
+    with Archive(place) as archive:
+        keep_programs(archive, verified("p", 1, 2.0))
+        keep_programs(archive, verified("p", REFUSED, 0.0))
+        tables = archive.database.digests
+        assert tables.groups() == [("t/gfx942", False, True)] and tables.fastest(["t/gfx942"], 9) == []
+
+
+def test_writers_of_one_group_at_once_leave_its_fastest_programs(place: Place) -> None:
+    def write(who: int) -> None:
+        with Archive(place) as mine:
+            for n in range(12):
+                keep_programs(mine, verified(f"p{who}{n:02}", 1, float(100 * n + who), run=f"r{who}"))
+
+    Archive(place).close()
+    writers = [threading.Thread(target=write, args=(who,)) for who in range(4)]
+    for one in writers:
+        one.start()
+    for one in writers:
+        one.join()
+    with Archive(place) as archive:
+        tables = archive.database.digests
+        assert tables.of(FASTEST)["t/gfx942"].seq == 48
+        assert [row.microseconds for row in tables.fastest(["t/gfx942"], 99)] == sorted(
+            100.0 * n + who for n in range(12) for who in range(4)
+        )
+
+
+# ---------------------------------------------------------------- SQLite: archives and writers of other versions
+
+
+def without_places(path: Path) -> sqlite3.Connection:
+    """The file as an earlier version has it: no names of groups, no packs, blobs in one tree with their keys."""
+    db = sqlite3.connect(path / "archive.sqlite")
+    for trigger in TABLES:
+        db.execute(f"DROP TRIGGER {trigger}")
+    db.execute("DROP TABLE places")
+    db.execute("DROP INDEX heads_unkept")
+    db.execute("DELETE FROM digests WHERE kind IN ('fastest/1', 'runs/1', 'tasks/1')")
+    db.execute("ALTER TABLE blobs RENAME TO new")
+    db.execute("CREATE TABLE blobs (key TEXT PRIMARY KEY, kind TEXT NOT NULL, data TEXT NOT NULL) WITHOUT ROWID")
+    db.execute("INSERT INTO blobs SELECT * FROM new")
+    db.execute("DROP TABLE new")
+    for verb in ("UPDATE", "DELETE"):
+        db.execute(schema.frozen("blobs", verb))
+    db.commit()
+    return db
+
+
+def test_an_archive_of_an_earlier_version_is_brought_up_by_the_next_use(tmp_path: Path) -> None:
+    with Archive(tmp_path) as archive:
+        search(archive, "a", [0, 1])
+        search(archive, "b", [2, 3], refused=3)
+        known, near = list_runs(archive), similar(archive, SOURCE, targets=("gfx942",), k=3)
+        keys = found(archive)
+    without_places(tmp_path).close()
+    with Archive(tmp_path).refuse_writes() as archive:
+        assert list_runs(archive) == known and similar(archive, SOURCE, targets=("gfx942",), k=3) == near
+        assert archive.database.digests.of(FASTEST) == {}
+    with Archive(tmp_path) as archive:
+        assert similar(archive, SOURCE, targets=("gfx942",), k=3) == near and found(archive) == keys
+        assert set(archive.database.digests.of(FASTEST)) == {f"{TASK.key}/gfx942"}
+        assert list_runs(archive) == known
+        assert archive.put(program(7)) and archive.program(program(7).key) == program(7)
+        assert {row[0] for row in archive.blobs()} >= {program(n).key for n in (0, 1, 2, 3, 7)}
+
+
+def test_what_another_version_keeps_of_a_group_is_seen(tmp_path: Path) -> None:
+    with Archive(tmp_path) as archive:
+        keep_programs(archive, verified("p", 1, 2.0))
+        tables = archive.database.digests
+        assert [row.program for row in tables.fastest(["t/gfx942"], 9)] == ["p"]
+        db = sqlite3.connect(tmp_path / "archive.sqlite")
+        db.execute("INSERT INTO verified VALUES ('t/gfx942', 'q', 1, 1.0, 's', '{}')")
+        db.execute(f"INSERT INTO verified VALUES ('u/gfx942', 'q', {REFUSED}, 0.0, 's', '{{}}')")
+        db.commit()
+        assert [row.program for row in tables.fastest(["t/gfx942"], 9)] == ["q", "p"]
+        assert tables.groups() == [("t/gfx942", True, False), ("u/gfx942", False, True)]
+        db.execute(f"UPDATE verified SET kind = {REFUSED} WHERE place = 't/gfx942' AND program = 'q'")
+        db.commit()
+        db.close()
+        assert [row.program for row in tables.fastest(["t/gfx942"], 9)] == ["p"]
+        assert tables.groups("t")[0].refused
+
+
+def test_every_blob_is_read_page_by_page_in_the_order_of_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Archive(tmp_path) as archive:
+        keys = sorted(archive.put(program(n)) for n in range(20))
+        monkeypatch.setattr("hipwright.archive.sqlite.database.AT_ONCE", 4)
+        assert [row[0] for row in archive.blobs()] == keys
+        archive.database.connection.execute(  # type: ignore[attr-defined]
+            "INSERT INTO blobs VALUES (CAST(x'ff61' AS TEXT), 'Program', '{}')"
+        )
+        monkeypatch.setattr("hipwright.archive.sqlite.database.AT_ONCE", 3)
+        assert [row[0] for row in archive.blobs()] == [*keys, "\udcffa"]
+
+
+def test_runs_that_go_on_are_found_by_an_index(tmp_path: Path) -> None:
+    """A look at the heads of all runs would read a page of the disk for each hundred of them."""
+    with Archive(tmp_path) as archive:
+        search(archive, "a", [0])
+        list_runs(archive)
+        plan = archive.database.connection.execute(  # type: ignore[attr-defined]
+            "EXPLAIN QUERY PLAN SELECT run FROM heads WHERE seq <> kept ORDER BY run"
+        ).fetchall()
+        assert "heads_unkept" in plan[0][3]
+
+
+# ---------------------------------------------------------------- PostgreSQL
+
+
+def test_a_migration_names_groups_and_keeps_their_fastest_programs(server: Server, tmp_path: Path) -> None:
+    from hipwright.archive.postgres.opening import migrate
+
+    url = server.url(schema_of(tmp_path))
+    with Archive(url) as archive:
+        search(archive, "a", [0, 1])
+        search(archive, "b", [2, 3], refused=3)
+        keys, pages = found(archive), archive.database.digests.of(FASTEST)
+        groups = archive.database.digests.groups()
+    server.psql(
+        f"SET search_path = {schema_of(tmp_path)}; DROP TABLE places; DELETE FROM digests WHERE kind = '{FASTEST}';"
+        "UPDATE alembic_version SET version_num = '0004'"
+    )
+    assert migrate(url) == ("0004", HEAD)
+    with Archive(url) as archive:
+        assert archive.database.digests.groups() == groups == [(f"{TASK.key}/gfx942", True, True)]
+        assert archive.database.digests.of(FASTEST) == pages and found(archive) == keys
+
+
+def test_more_digests_than_a_statement_has_places_for_are_packed(server: Server, tmp_path: Path) -> None:
+    with Archive(server.url(schema_of(tmp_path))) as archive:
+        tables = archive.database.digests
+        many = [Digest("run/1", f"r{n}", 0, "{}") for n in range(30_000)]
+        tables.keep(many)
+        tables.put_together([Digest("runs/1", "p", 1, "pack")], many)
+        assert tables.of("run/1") == {} and set(tables.of("runs/1")) == {"p"}
+        assert archive.database.numbered_run_rows(range(70_000)) == []
