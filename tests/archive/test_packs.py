@@ -147,6 +147,16 @@ def test_texts_of_many_tasks_are_put_into_packs(place: Place, monkeypatch: pytes
         assert list(task_texts(archive, keys[3:5])) == keys[3:5]
 
 
+def test_runs_are_read_by_their_ordinals(place: Place) -> None:
+    with Archive(place) as archive:
+        assert archive.database.last_ordinal() == -1 and archive.runs_at([0, 1]) == {}
+        for name in ("b", "a", "c"):
+            archive.begin_run(a_run(name))
+        assert archive.database.last_ordinal() == 2
+        assert archive.runs_at([2, 0, 7]) == {0: a_run("b"), 2: a_run("c")}
+        assert archive.runs_at(range(3000)) == dict(enumerate(archive.runs()))
+
+
 # ---------------------------------------------------------------- the fastest programs of a group
 
 
@@ -238,8 +248,19 @@ def test_an_archive_of_an_earlier_version_is_brought_up_by_the_next_use(tmp_path
         assert similar(archive, SOURCE, targets=("gfx942",), k=3) == near and found(archive) == keys
         assert set(archive.database.digests.of(FASTEST)) == {f"{TASK.key}/gfx942"}
         assert list_runs(archive) == known
+        search(archive, "c", [1])
         assert archive.put(program(7)) and archive.program(program(7).key) == program(7)
         assert {row[0] for row in archive.blobs()} >= {program(n).key for n in (0, 1, 2, 3, 7)}
+
+
+def test_a_run_that_ends_in_an_archive_of_an_earlier_version_brings_all_groups_up(tmp_path: Path) -> None:
+    with Archive(tmp_path) as archive:
+        keep_programs(archive, verified("p", 1, 2.0))
+        pages = archive.database.digests.of(FASTEST)
+    without_places(tmp_path).close()
+    with Archive(tmp_path) as archive:
+        keep_programs(archive, verified("q", 1, 2.0)._replace(place="u/gfx942"))
+        assert archive.database.digests.of(FASTEST).items() > pages.items()
 
 
 def test_what_another_version_keeps_of_a_group_is_seen(tmp_path: Path) -> None:

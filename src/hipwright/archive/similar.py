@@ -4,7 +4,7 @@ Verified: the program passed, and no second verification refused it. Similarity 
 of one task, the fastest program of each kind of kernel is returned.
 
 Programs are kept in order of their speed, by task: how many are read depends on how many are wanted, not on how many
-runs and events there are. Runs of which nothing can be kept (archive/digests.py) are read and come on top.
+runs and events there are. Runs of which nothing can be kept (archive/digests) are read and come on top.
 """
 
 from __future__ import annotations

@@ -71,12 +71,14 @@ class SqliteDigests:
 
     def keep(self, digests: Sequence[Digest]) -> None:
         """Keeps digests in the place of older ones."""
+        self.renew()
         with self._transaction() as db:
             schema.create_digests(db)
             _replace(db, digests)
 
     def keep_runs(self, kept: Sequence[RunDigests]) -> None:
         """Keeps what was computed from runs."""
+        self.renew()
         with self._transaction() as db:
             schema.create_digests(db)
             for one in kept:
