@@ -147,6 +147,29 @@ def test_texts_of_many_tasks_are_put_into_packs(place: Place, monkeypatch: pytes
         assert list(task_texts(archive, keys[3:5])) == keys[3:5]
 
 
+def test_lists_and_ends_of_runs_at_once_lose_no_run(place: Place) -> None:
+    failed: list[str] = []
+
+    def work(who: int) -> None:
+        with Archive(place) as mine:
+            for n in range(6):
+                search(mine, f"r{who}{n}", [n])
+                listed = [one.id for one in list_runs(mine)]
+                if f"r{who}{n}" not in listed or len(set(listed)) != len(listed):
+                    failed.append(f"r{who}{n}: {listed}")
+
+    Archive(place).close()
+    workers = [threading.Thread(target=work, args=(who,)) for who in range(4)]
+    for one in workers:
+        one.start()
+    for one in workers:
+        one.join()
+    with Archive(place) as archive:
+        for _ in range(2):
+            assert list_runs(archive) == told(archive) and len(told(archive)) == 24
+        assert failed == [] and kept(archive)[0] < 3
+
+
 def test_runs_are_read_by_their_ordinals(place: Place) -> None:
     with Archive(place) as archive:
         assert archive.database.last_ordinal() == -1 and archive.runs_at([0, 1]) == {}
