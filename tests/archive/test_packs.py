@@ -48,7 +48,7 @@ def told(archive: Archive) -> list[Any]:
 def kept(archive: Archive) -> tuple[int, list[int]]:
     """(digests of runs with a row each, the entries of every pack)."""
     tables = archive.database.digests
-    return len(tables.of("run/1")), sorted(pack.seq for pack in tables.of("runs/1").values())
+    return len(tables.of("run/1")), sorted(pack.seq for pack in tables.of("packs/runs/1").values())
 
 
 def test_digests_of_many_runs_are_put_into_packs(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,10 +110,10 @@ def test_a_digest_that_changed_meanwhile_is_not_lost_by_packing(place: Place) ->
         tables = archive.database.digests
         old, new = Digest("run/1", "a", 4, "old"), Digest("run/1", "a", 6, "new")
         tables.keep([new, Digest("run/1", "b", 2, "b")])
-        tables.put_together([Digest("runs/1", "p", 2, "pack")], [old, Digest("run/1", "b", 2, "b")])
-        assert tables.of("run/1") == {"a": new} and set(tables.of("runs/1")) == {"p"}
-        tables.put_together([Digest("runs/1", "p", 2, "again")], [Digest("runs/1", "p", 2, "pack")])
-        assert tables.of("runs/1")["p"].data == "again"
+        tables.put_together([Digest("packs/runs/1", "p", 2, "pack")], [old, Digest("run/1", "b", 2, "b")])
+        assert tables.of("run/1") == {"a": new} and set(tables.of("packs/runs/1")) == {"p"}
+        tables.put_together([Digest("packs/runs/1", "p", 2, "again")], [Digest("packs/runs/1", "p", 2, "pack")])
+        assert tables.of("packs/runs/1")["p"].data == "again"
         tables.put_together([], [])
 
 
@@ -125,7 +125,9 @@ def test_a_damaged_pack_is_computed_again(data: str, tmp_path: Path) -> None:
         list_runs(archive)
         list_runs(archive)
         known = told(archive)
-        archive.database.connection.execute("UPDATE digests SET data = ? WHERE kind = 'runs/1' AND seq = 5", (data,))  # type: ignore[attr-defined]
+        archive.database.connection.execute(
+            "UPDATE packs SET data = ? WHERE kind = 'packs/runs/1' AND seq = 5", (data,)
+        )  # type: ignore[attr-defined]
         for _ in range(2):
             assert list_runs(archive) == known and archive.damaged == []
         assert kept(archive) == (0, [3, 5])
@@ -139,7 +141,9 @@ def test_texts_of_many_tasks_are_put_into_packs(place: Place, monkeypatch: pytes
         keys = [task.key for task in tasks]
         first = task_texts(archive, keys[:7]) | task_texts(archive, keys[7:])
         tables = archive.database.digests
-        assert sorted(pack.seq for pack in tables.of("tasks/1").values()) == [2, 5] and len(tables.of("task/1")) == 2
+        assert (
+            sorted(pack.seq for pack in tables.of("packs/tasks/1").values()) == [2, 5] and len(tables.of("task/1")) == 2
+        )
         monkeypatch.setattr(
             archive, "find_all", lambda keys, kind: dict[str, Any]() if not keys else pytest.fail("read")
         )
@@ -246,7 +250,7 @@ def without_places(path: Path) -> sqlite3.Connection:
         db.execute(f"DROP TRIGGER {trigger}")
     db.execute("DROP TABLE places")
     db.execute("DROP INDEX heads_unkept")
-    db.execute("DELETE FROM digests WHERE kind IN ('fastest/1', 'runs/1', 'tasks/1')")
+    db.execute("DROP TABLE packs")
     db.execute("ALTER TABLE blobs RENAME TO new")
     db.execute("CREATE TABLE blobs (key TEXT PRIMARY KEY, kind TEXT NOT NULL, data TEXT NOT NULL) WITHOUT ROWID")
     db.execute("INSERT INTO blobs SELECT * FROM new")
@@ -354,6 +358,6 @@ def test_more_digests_than_a_statement_has_places_for_are_packed(server: Server,
         tables = archive.database.digests
         many = [Digest("run/1", f"r{n}", 0, "{}") for n in range(30_000)]
         tables.keep(many)
-        tables.put_together([Digest("runs/1", "p", 1, "pack")], many)
-        assert tables.of("run/1") == {} and set(tables.of("runs/1")) == {"p"}
+        tables.put_together([Digest("packs/runs/1", "p", 1, "pack")], many)
+        assert tables.of("run/1") == {} and set(tables.of("packs/runs/1")) == {"p"}
         assert archive.database.numbered_run_rows(range(70_000)) == []

@@ -25,7 +25,9 @@ REFUSED = 9
 """The kind of a verified row that stands for a program which a second verification refused."""
 
 
-FASTEST = "fastest/1"
+PACKS = "packs/"
+"""How the kinds of digests begin that are long texts: packs of others."""
+FASTEST = f"{PACKS}fastest/1"
 """The kind of digest that has the fastest programs of a group, packed (archive/packing.py); its run is the group."""
 MOST_FASTEST = 128
 """The programs that such a digest has, at most; its seq is their number."""

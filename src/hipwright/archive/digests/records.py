@@ -10,14 +10,14 @@ import msgspec
 
 from hipwright.archive.code_features import feature_words, kernel_features, task_features, tokens
 from hipwright.archive.damage import ROW_ERRORS
-from hipwright.archive.database import Digest
+from hipwright.archive.database import PACKS, Digest
 from hipwright.archive.digests.packs import LOOSE, entries_of, not_full, put_together
 from hipwright.archive.store import Archive
 from hipwright.archive.text_similarity import Text
 from hipwright.errors import BadInput, InfrastructureError
 from hipwright.records import Program, Record, Task
 
-_KERNELS, _TASK, _TASKS = "kernels/1", "task/1", "tasks/1"
+_KERNELS, _TASK, _TASKS = "kernels/1", "task/1", f"{PACKS}tasks/1"
 """The kinds of digests, and of packs of the second; the number changes with what is computed, and with its form."""
 
 R = TypeVar("R", bound=Record)

@@ -12,7 +12,7 @@ import msgspec
 
 from hipwright.archive.code_features import kernel_features
 from hipwright.archive.damage import ROW_ERRORS
-from hipwright.archive.database import REFUSED, Digest, RunDigests, VerifiedRow
+from hipwright.archive.database import PACKS, REFUSED, Digest, RunDigests, VerifiedRow
 from hipwright.archive.digests.packs import LOOSE, entries_of, not_full, put_together
 from hipwright.archive.digests.records import keep, task_texts
 from hipwright.archive.log import RunLog
@@ -24,7 +24,7 @@ from hipwright.archive.verified import SimilarProgram, speed_order, verified_of
 from hipwright.errors import BadInput, InfrastructureError
 from hipwright.records import Program, Record, Run
 
-_RUN, _RUNS = "run/1", "runs/1"
+_RUN, _RUNS = "run/1", f"{PACKS}runs/1"
 """The kinds of a run's digest and of their packs; the number changes with what is computed, and with its form."""
 _KEPT_AT_ONCE = 64
 MOST_VERIFIED = 128

@@ -2,8 +2,8 @@
 
 `heads` has the last event of every run, which a trigger keeps, so that writers of any version do; `kept` is the last
 event of which digests are kept. `verified` has the fastest programs of every run and lies in the order of their speed,
-so that those of a task are read from few places of the disk; the first of each group lie together once more, as a
-digest of the group. `places` has the names of the groups. Triggers keep both up to date, for writers of any version.
+so that those of a task are read from few places of the disk; the first of each group lie together once more, in a
+pack. `places` has the names of the groups. Triggers keep these three up to date, for writers of any version.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from hipwright.archive.database import (
     AFTER,
     FASTEST,
     MOST_FASTEST,
+    PACKS,
     REFUSED,
     Digest,
     RunDigests,
@@ -57,9 +58,9 @@ class SqliteDigests:
 
     def of(self, kind: str, names: Sequence[str] | None = None) -> dict[str, Digest]:
         """The digests of a kind that are kept, by name."""
-        if not self._has("digests"):
+        if not self._has(table := _table(kind)):
             return {}
-        query = "SELECT kind, run, seq, data FROM digests WHERE kind = ?"
+        query = f"SELECT kind, run, seq, data FROM {table} WHERE kind = ?"
         if names is None:
             rows = self._rows(query, kind)
         else:
@@ -90,8 +91,9 @@ class SqliteDigests:
     def put_together(self, packs: Sequence[Digest], replaced: Sequence[Digest]) -> None:
         """Keeps packs in the place of digests."""
         with self._transaction() as db:
-            old = [(one.kind, one.run, one.seq) for one in replaced]
-            db.executemany("DELETE FROM digests WHERE kind = ? AND run = ? AND seq = ?", old)
+            schema.create_digests(db)
+            for one in replaced:
+                db.execute(f"DELETE FROM {_table(one.kind)} WHERE kind = ? AND run = ? AND seq = ?", one[:3])
             _replace(db, packs)
 
     def renew(self) -> None:
@@ -148,5 +150,10 @@ class SqliteDigests:
         return table in self._known
 
 
+def _table(kind: str) -> str:
+    return "packs" if kind.startswith(PACKS) else "digests"
+
+
 def _replace(db: sqlite3.Connection, digests: Sequence[Digest]) -> None:
-    db.executemany("INSERT OR REPLACE INTO digests VALUES (?, ?, ?, ?)", digests)
+    for one in digests:
+        db.execute(f"INSERT OR REPLACE INTO {_table(one.kind)} VALUES (?, ?, ?, ?)", one)

@@ -71,6 +71,8 @@ _HEADS = (
 
 _PLACES = (
     "CREATE INDEX heads_unkept ON heads(run) WHERE seq <> kept",
+    """CREATE TABLE packs (
+        kind TEXT NOT NULL, run TEXT NOT NULL, seq INTEGER NOT NULL, data TEXT NOT NULL, PRIMARY KEY (kind, run))""",
     "CREATE TABLE places (place TEXT PRIMARY KEY, usable INTEGER NOT NULL, refused INTEGER NOT NULL) WITHOUT ROWID",
     *(
         f"""CREATE TRIGGER verified_{verb}_is_placed AFTER {verb} ON verified BEGIN
@@ -78,12 +80,14 @@ _PLACES = (
             EXISTS (SELECT 1 FROM verified WHERE place = NEW.place AND kind < {REFUSED}),
             EXISTS (SELECT 1 FROM verified WHERE place = NEW.place AND kind = {REFUSED}))
             ON CONFLICT (place) DO UPDATE SET usable = excluded.usable, refused = excluded.refused;
-        DELETE FROM digests WHERE kind = '{FASTEST}' AND run = NEW.place; END"""
+        DELETE FROM packs WHERE kind = '{FASTEST}' AND run = NEW.place; END"""
         for verb in ("INSERT", "UPDATE")
     ),
     "INSERT INTO places " + GROUPS.replace("?1", "''").replace("?2", f"'{AFTER}'"),
 )
-"""Made with the next ones; where an earlier version made those, by the next list or search that may write."""
+"""Packs are digests with long texts, and not WITHOUT ROWID: SQLite reads the whole of such a row to compare its key.
+
+Made with the next ones; where an earlier version made those, by the next list or search that may write."""
 
 _FROZEN = """CREATE TRIGGER {table}_no_{verb} BEFORE {verb} ON {table}
     BEGIN SELECT RAISE(ABORT, 'the archive is append-only: no {verb} of {table}'); END"""
