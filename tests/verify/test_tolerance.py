@@ -152,6 +152,50 @@ def test_selections_are_recognised(keepdim: bool, reduce) -> None:
     assert find_gather(RNG.integers(0, 7, (5, 3)), [source]) is None
 
 
+def mostly_zeros(seed: int, size: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((size,) * 3) * (rng.random((size,) * 3) < 0.1)
+
+
+def chosen(source: np.ndarray, values: np.ndarray, dim: int, last: bool) -> np.ndarray:
+    """The first or the last index along `dim` that has the value."""
+    found = np.flip(source == values, dim) if last else source == values
+    first = found.argmax(dim, keepdims=True)
+    return source.shape[dim] - 1 - first if last else first
+
+
+@pytest.mark.parametrize("rank", [0, 1, 3])
+@pytest.mark.parametrize("dim", [0, 1, 2])
+@pytest.mark.parametrize("told", [True, False])
+def test_an_index_into_a_cube_of_mostly_zeros_is_judged_along_its_own_dimension(rank, dim, told) -> None:
+    several = refused = 0
+    for seed in range(100):
+        source = mostly_zeros(seed, 4)
+        values = np.sort(source, dim).take([rank], dim)
+        one, other = (np.squeeze(chosen(source, values, dim, last), dim) for last in (False, True))
+        flat = np.squeeze(values, dim)
+        found = find_gather(one, [source], [flat + 1.0, flat] if told else [])
+        assert found is not None and found.same_choice(other).all()
+        several += bool(find_gather(one, [source]).others)
+        if told and not found.others:
+            assert found.dim == dim
+            wrong = np.where(flat == 0, np.squeeze((source != 0).argmax(dim, keepdims=True), dim), one)
+            here = np.squeeze(np.take_along_axis(source, np.expand_dims(wrong, dim), dim), dim)
+            assert found.same_choice(wrong).tolist() == (here == flat).tolist()
+            refused += bool((here != flat).any())
+    assert several > 3 and (not told or refused > 3)
+
+
+def test_several_indices_into_a_square_of_mostly_equals_are_judged_by_the_values_beside_them() -> None:
+    source = np.zeros((4, 4))
+    source[0, 0] = 1.0
+    index = np.argsort(source, axis=1, kind="stable")
+    rule = find_gather(index, [source], [np.sort(source, axis=1)])
+    assert rule is not None and rule.dim == 1 and rule.several and not rule.others
+    assert rule.same_choice(np.array([[3, 2, 1, 0], [3, 2, 1, 0], [1, 0, 2, 3], [0, 1, 2, 3]])).all()
+    assert not rule.same_choice(np.array([[0, 1, 2, 3], [0, 0, 1, 2]] * 2))[:2].all(axis=1).any()
+
+
 # ---------------------------------------------------------------- lint
 
 

@@ -324,7 +324,7 @@ def _with_gather(tree: Any, sources: Sequence[Any]) -> Any:
         if isinstance(node, Rule):
             if node.element is not None:
                 return node
-            gather = find_gather(node.expected, inputs) or find_gather(node.expected, outputs)
+            gather = find_gather(node.expected, inputs, outputs) or find_gather(node.expected, outputs, outputs)
             if gather is not None and node.judged is not None and gather.any_index() and not _among(gather, inputs):
                 gather = None  # an output with equal elements alone says nothing about the index
             if gather is None or node.judged is None:

@@ -28,7 +28,8 @@ Mask = npt.NDArray[np.bool_]
 class IndexRule:
     """How an index output selects: index i along `dim` of `source` yields `values`; any index of a tie is accepted.
 
-    several: the output holds more than one index along `dim` (topk, sort), and they must differ.
+    several: the output holds more than one index along `dim` (topk, sort), and they must differ. others: further ways
+    that explain the output as well, of which nothing tells which is the task's; an index that is right by one is right.
     """
 
     source: F64
@@ -36,9 +37,14 @@ class IndexRule:
     keepdim: bool
     values: F64
     several: bool = False
+    others: tuple[IndexRule, ...] = ()
 
     def same_choice(self, got: npt.NDArray[np.int64]) -> Mask:
         """Where `got` selects a value equal to the expected one; an index out of range or repeated is wrong."""
+        same: Mask = np.logical_or.reduce([one._chosen(got) for one in (self, *self.others)])
+        return same
+
+    def _chosen(self, got: npt.NDArray[np.int64]) -> Mask:
         size = self.source.shape[self.dim]
         valid = (got >= 0) & (got < size)
         index = np.where(valid, got, 0)
@@ -57,6 +63,10 @@ class IndexRule:
 
     def ties(self) -> Mask:
         """Where several elements of the source have the selected value, so that any of their indices is accepted."""
+        tied: Mask = np.logical_and.reduce([one._tied() for one in (self, *self.others)])
+        return tied
+
+    def _tied(self) -> Mask:
         kept = self.values if self.keepdim else np.expand_dims(self.values, self.dim)
         if not self.several:
             many: Mask = np.sum(self.source == kept, axis=self.dim, keepdims=self.keepdim) > 1

@@ -8,6 +8,7 @@ by half an ulp, which any backward-stable kernel may make (docs/verification.md)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod, sqrt
 from typing import Any, Literal
 
@@ -204,23 +205,28 @@ def _exact_rule(path: str, native: HostTensor, exact: HostTensor, nudged: Sequen
 # ---------------------------------------------------------------- selections
 
 
-def find_gather(index: npt.NDArray[Any], sources: Sequence[F64]) -> IndexRule | None:
+def find_gather(
+    index: npt.NDArray[Any], sources: Sequence[F64], outputs: Sequence[npt.NDArray[Any]] = ()
+) -> IndexRule | None:
     """How an index leaf selects from one of `sources` by value along a dimension, or None.
 
     Covers the indices of max, min, median and kthvalue with and without the reduced dimension, and of topk and sort:
-    there torch leaves the choice among equal values open.
+    there torch leaves the choice among equal values open. outputs: the task's float outputs. Of a cube of mostly equal
+    values several dimensions may fit: then the one whose values are an output counts, and all of them where none is.
     """
     if index.dtype.kind != "i" or not index.size or index.min() < 0:
         return None
-    for source in sources:
-        for dim in range(source.ndim):
-            if index.max() >= source.shape[dim] or source.shape[dim] < 2:
-                continue
-            found = _selects(index, source, dim, True) or _selects(index, source, dim, False)
-            found = found or _orders(index, source, dim)
-            if found is not None:
-                return found
-    return None
+    fits = [found for source in sources for dim in range(source.ndim) if (found := _reading(index, source, dim))]
+    told = [one for one in fits if any(np.array_equal(one.values, known, equal_nan=True) for known in outputs)]
+    return replace((told or fits)[0], others=tuple((told or fits)[1:])) if fits else None
+
+
+def _reading(index: npt.NDArray[Any], source: F64, dim: int) -> IndexRule | None:
+    """How an index leaf selects from a source along one dimension; at most one of the forms has its shape."""
+    if index.max() >= source.shape[dim] or source.shape[dim] < 2:
+        return None
+    found = _selects(index, source, dim, True) or _selects(index, source, dim, False)
+    return found or _orders(index, source, dim)
 
 
 def _selects(index: npt.NDArray[Any], source: F64, dim: int, keepdim: bool) -> IndexRule | None:

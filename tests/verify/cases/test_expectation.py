@@ -37,6 +37,20 @@ def get_inputs():
 RELU = "torch.relu(self.linear(self.norm(x)))"
 DROPOUT = NORM.replace(RELU, "torch.nn.functional.dropout(self.linear(x), 0.5, True)")
 WRITES = NORM.replace("y = torch", "x += 1\n        y = torch")
+SELECTS = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.kthvalue(x, 2, 2)
+
+
+def get_inputs():
+    x = torch.zeros(4, 4, 4)
+    x[0, 0] = torch.tensor([-1.0, 1.0, 1.0, 1.0])
+    return [x]
+"""
 FORGETS = NORM.replace(RELU, "torch.sin(torch.arange(40.0) + 0 * x.sum())")
 
 
@@ -102,3 +116,11 @@ def test_a_result_that_forgets_its_inputs_proves_nothing_at_any_shape() -> None:
         names = [one.workload.name for one in oracle.planned()]
         assert len(names) > 1
         assert all("other_inputs" not in oracle.case(name, oracle.families(name)[0]).rejects for name in names)
+
+
+def test_an_index_into_a_cube_selects_what_the_task_gives_beside_it() -> None:
+    """Along the first dimension the indices select zeros alone as well, but the task's values are along the last."""
+    with opened(SELECTS) as handle:
+        values, index = rules(made(handle).tree)
+    assert index.gather is not None and index.gather.dim == 2 and not index.gather.others
+    assert np.array_equal(index.gather.values, values.expected)

@@ -224,6 +224,23 @@ def test_ties_of_an_index_are_right_and_others_are_not(seed, dim, keepdim, selec
     _same(_streamed(leaf, got, chunk), compare_leaf(from_torch(got), rule))
 
 
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_of_several_dimensions_that_fit_the_one_whose_values_are_an_output_counts(dim):
+    several = 0
+    for seed in range(60):
+        generator = torch.Generator().manual_seed(seed)
+        source = torch.randn(4, 4, 4, generator=generator) * (torch.rand(4, 4, 4, generator=generator) < 0.1)
+        values, index = torch.kthvalue(source, 2, dim)
+        outputs = [values + 1.0, values.double()]
+        mine, known = find_gather(index, [source], outputs), [one.numpy() for one in outputs]
+        hosts = tolerance.find_gather(index.numpy(), [source.double().numpy()], known)
+        assert mine is not None and hosts is not None
+        assert (mine.dim, mine.count > 1) == (hosts.dim, hosts.several)
+        assert torch.equal(mine.values, values.reshape(-1))
+        several += find_gather(index, [source]).dim != dim
+    assert several or dim == 0
+
+
 def test_an_index_that_selects_nothing_known_is_exact():
     source = torch.randn(4, 5)
     assert find_gather(torch.tensor([4, 4, 4, 4]), [source[:, :4]]) is None

@@ -330,10 +330,11 @@ class Expecting:
         if all(not leaf.exact or not leaf.evidence or leaf.dtype == torch.bool for leaf in leaves):
             return
         sources = [t for _, t in named_leaves("", self.args) if t.is_floating_point() and t.dim()]
-        sources += [leaf.want.view(leaf.shape) for leaf in leaves if not leaf.exact and leaf.shape]
+        outputs = [leaf.want.view(leaf.shape) for leaf in leaves if not leaf.exact and leaf.shape]
         for leaf in leaves:
             if leaf.exact and leaf.evidence:
-                leaf.gather = find_gather(leaf.want.view(leaf.shape), sources)
+                want = leaf.want.view(leaf.shape)
+                leaf.gather = find_gather(want, sources, outputs) or find_gather(want, outputs, outputs)
                 if leaf.gather is not None and leaf.judged is not None:
                     several = ties(leaf.gather)
                     leaf.judged |= several if leaf.near is None else several & ~leaf.near

@@ -225,20 +225,37 @@ def _kind(values: torch.Tensor) -> torch.Tensor:
 # ---------------------------------------------------------------- selections
 
 
-def find_gather(index: torch.Tensor, sources: Sequence[torch.Tensor]) -> DeviceIndexRule | None:
-    """How an index tensor selects from one of `sources` by value (`tolerance.find_gather`), or None."""
+def find_gather(
+    index: torch.Tensor, sources: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor] = ()
+) -> DeviceIndexRule | None:
+    """How an index tensor selects from one of `sources` by value (`tolerance.find_gather`), or None.
+
+    Of several ways that fit, the one whose values are among the float `outputs` counts; where none is, the first: at
+    shapes that only a device holds, several fit only where nearly all values are equal.
+    """
     if index.dtype == torch.bool or index.is_floating_point() or not index.numel() or int(index.min()) < 0:
         return None
-    top = int(index.max())
+    top, first = int(index.max()), None
     for source in sources:
         for dim in range(source.dim()):
-            if top >= source.shape[dim] or source.shape[dim] < 2:
-                continue
-            found = _selects(index, source, dim, True) or _selects(index, source, dim, False)
-            found = found or _orders(index, source, dim)
-            if found is not None:
+            found = _reading(index, source, dim, top)
+            if found is not None and (not outputs or _is_output(found, index, outputs)):
                 return found
-    return None
+            first = first or found
+    return first
+
+
+def _reading(index: torch.Tensor, source: torch.Tensor, dim: int, top: int) -> DeviceIndexRule | None:
+    """How an index tensor, of at most `top`, selects from a source along one dimension."""
+    if top >= source.shape[dim] or source.shape[dim] < 2:
+        return None
+    found = _selects(index, source, dim, True) or _selects(index, source, dim, False)
+    return found or _orders(index, source, dim)
+
+
+def _is_output(found: DeviceIndexRule, index: torch.Tensor, outputs: Sequence[torch.Tensor]) -> bool:
+    values = found.values.view(index.shape)
+    return any(known.shape == index.shape and _same(values, known) for known in outputs)
 
 
 def _selects(index: torch.Tensor, source: torch.Tensor, dim: int, keepdim: bool) -> DeviceIndexRule | None:
