@@ -40,6 +40,14 @@ def test_a_symmetric_matrix_stays_symmetric():
 
 
 @pytest.mark.parametrize("family", ["normal", "outliers"])
+@pytest.mark.parametrize("make", ["torch.linspace(0, 1, 33)", "torch.randn(5, 40).sort().values.to(torch.float8_e5m2)"])
+def test_a_list_in_order_stays_in_order(make, family):
+    values = _draw(make, family)
+    assert (values.float().diff(dim=-1) >= 0).all() and not torch.equal(values.float(), _draw(make, "given").float())
+    assert not (_draw("torch.randn(33)", family).diff() >= 0).all()
+
+
+@pytest.mark.parametrize("family", ["normal", "outliers"])
 @pytest.mark.parametrize(
     "make", ["torch.rand(300, 40)", "torch.rand(300, 40) * 0.5 + 0.25", "torch.rand(3000) * 8 + 2"]
 )

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hipwright.task.host.draw import resize
+from hipwright.task.host.draw import resize, rises
 from hipwright.task.sizes import ShapeSpace, elements, shape_name
 from hipwright.tensors import tensor_leaves
 
@@ -239,3 +239,22 @@ def test_other_lists_are_tiled(values):
     tensor, in_order = torch.tensor(values), torch.tensor(sorted(values))
     assert resize(tensor, tensor, (2 * len(values),)).tolist() == values * 2
     assert resize(in_order, tensor, (2 * len(values),)).tolist() == sorted(values) * 2, "in order by chance"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float8_e5m2])
+@pytest.mark.parametrize("rows", [(), (3,)])
+@pytest.mark.parametrize("size", [2, 5, 9, 17, 40])
+def test_edges_of_bins_stay_in_order(dtype, rows, size):
+    edges, other = ((torch.rand(*rows, 9) * 64).sort().values.to(dtype) for _ in range(2))
+    found = resize(edges, other, (*rows, size)).float()
+    assert (found.diff(dim=-1) >= 0).all() and found.shape == (*rows, size)
+    assert set(found.ravel().tolist()) <= set(torch.cat([edges, other]).float().ravel().tolist())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_other_floats_keep_their_places(dtype):
+    rising, falling = torch.linspace(-3, 3, 7, dtype=dtype), torch.linspace(3, -3, 7, dtype=dtype)
+    assert resize(rising, falling, (9,)).tolist() == [*rising.tolist(), 3.0, 2.0], "in order by chance"
+    assert resize(falling, falling, (9,)).tolist() == [*falling.tolist(), 3.0, 2.0]
+    zeros = torch.zeros(7, dtype=dtype)
+    assert not rises(zeros) and not rises(torch.tensor([0.0, 0.0, 0.0, 1.0, 1.0])) and not rises(torch.zeros(3, 0))

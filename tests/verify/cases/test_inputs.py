@@ -108,6 +108,27 @@ def test_integers_and_labels_stay_as_get_inputs_made_them() -> None:
     assert "normal" not in applicable([labels, ints], domain) and "strided" in applicable([labels, ints], domain)
 
 
+@pytest.mark.parametrize("family", [*FLOAT_FAMILIES, *MIXED_AXES, *LAYOUTS, "named_values", "nan_values", "infinities"])
+@pytest.mark.parametrize("shape", [(2,), (9,), (4, 9)])
+@pytest.mark.parametrize("restricted", [False, True])
+def test_a_list_in_order_stays_in_order_in_every_family(family: str, shape, restricted: bool) -> None:
+    """Else a search in it, or bins between such edges, have no defined result."""
+    first, second = ([tensor(np.sort(RNG.random(shape), axis=-1)), tensor(RNG.random(shape))] for _ in range(2))
+    domain = Domain(observe(first, second).leaves, restricted=restricted)
+    assert domain.leaves[0].rises and (shape == (2,) or not domain.leaves[1].rises)
+    special = Special(floats=(0.5, -3.0), nonfinite=True)
+    moved = make(first, family, domain, 7, "w", special)
+    edges = moved[0].to_f64()
+    edges = edges[~np.isnan(edges).any(-1)] if edges.ndim > 1 else edges[~np.isnan(edges)]
+    assert (np.diff(edges, axis=-1)[np.isfinite(edges[..., :-1])] >= 0).all()
+    assert family != "normal" or shape == (2,) or not (np.diff(moved[1].to_f64()) >= 0).all()
+
+
+def test_zeros_triangles_and_rows_of_equals_are_no_lists_in_order() -> None:
+    for values in (np.zeros(9), np.triu(np.ones((9, 9))), np.repeat(RNG.random((4, 1)), 9, 1), np.linspace(1, 0, 9)):
+        assert not observe([tensor(values)], [tensor(values)]).leaves[0].rises
+
+
 def test_masks_go_fully_on_and_off_only_where_there_are_some() -> None:
     mask = HostTensor.of(RNG.random(10) > 0.5)
     base = [*draw(), mask]

@@ -1,8 +1,8 @@
 """Draws a workload's inputs on the device: the file's own, other shapes, other values. Runs in the device host.
 
 Two input families are made here, for shapes that a NumPy generator would fill too slowly: "normal" (signed) and
-"outliers", by the rules of `verify.inputs`: integers and labels stay; patterns of zeros, symmetry and the range of the
-given values are kept where needed. Values replace the drawn ones in place, block by block.
+"outliers", by the rules of `verify.inputs`: integers and labels stay; patterns of zeros, symmetry, lists in order and
+the range of the given values are kept where needed. Values replace the drawn ones in place, block by block.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import torch
 from hipwright.digest import span
 from hipwright.errors import TaskError
 from hipwright.records import Workload
-from hipwright.task.device.leaf import pieces
+from hipwright.task.device.leaf import SORTED, pieces
 from hipwright.task.device.model import DeviceFile, moved_to
 from hipwright.task.host import draw
+from hipwright.task.host.draw import wide
 from hipwright.task.host.reference import named_leaves
 from hipwright.torchio import map_torch
 
@@ -39,7 +40,8 @@ def inputs(file: DeviceFile, header: dict[str, Any]) -> list[Any]:
     seed = header["seed"] + _SLOT * header["slot"]
     drawn = _drawn(file, header, seed)
     if header["family"] != "given":
-        other = _drawn(file, header, seed + 1) if any(_has_zeros(wide(t)) for t in _floats(drawn)) else drawn
+        patterned = any(_has_zeros(wide(t)) or _rises(t) for t in _floats(drawn))
+        other = _drawn(file, header, seed + 1) if patterned else drawn
         for index, (tensor, twin) in enumerate(zip(_floats(drawn), _floats(other), strict=True)):
             _Refill(tensor, twin, header, index).run()
     return drawn
@@ -72,11 +74,6 @@ def _floats(value: Any) -> list[torch.Tensor]:
     return [tensor for _, tensor in named_leaves("", value) if tensor.is_floating_point() and tensor.numel()]
 
 
-def wide(tensor: torch.Tensor) -> torch.Tensor:
-    """A float tensor as operators take it on every device: 8-bit floats, which most refuse, as float32."""
-    return tensor.float() if tensor.element_size() == 1 else tensor
-
-
 def _free(tensor: torch.Tensor) -> bool:
     """Whether its values are measurements: finite, and not labels."""
     flat = span(tensor).view(tensor.dtype)
@@ -90,6 +87,11 @@ def _has_zeros(tensor: torch.Tensor) -> bool:
     """Whether a fifth of it is 0, which may be a pattern."""
     flat = span(tensor).view(tensor.dtype)
     return bool(_count_zeros(flat, flat) > 0.2 * flat.numel())
+
+
+def _rises(tensor: torch.Tensor) -> bool:
+    """Whether its rows are lists in order, of a tensor that can be sorted."""
+    return tensor.numel() <= SORTED and draw.rises(tensor)
 
 
 def _count_zeros(a: torch.Tensor, b: torch.Tensor) -> int:
@@ -118,7 +120,7 @@ class _Refill:
         rows = self.tensor.shape[-1] if self.tensor.dim() and self.tensor.is_contiguous() else 1
         positive = self.header["restricted"] and lowest >= 0
         normalised = positive and rows > 1 and self._normalised(flat, rows)
-        symmetric = self._symmetric()
+        symmetric, ordered = self._symmetric(), _rises(self.tensor) and _rises(self.twin)
         generator = torch.Generator(flat.device).manual_seed(self._seed())
         for start, stop in pieces(0, flat.numel(), rows if normalised else flat.numel()):
             values = self._values(stop - start, generator)
@@ -137,6 +139,8 @@ class _Refill:
             flat[start:stop] = values
         if symmetric:
             self.tensor.copy_((self.tensor + self.tensor.transpose(-1, -2)) / 2)
+        elif ordered:
+            self.tensor.copy_(self.tensor.sort(-1).values)
 
     def _run_wide(self) -> None:
         """Fills 8-bit floats by a wider copy, within their range."""

@@ -23,6 +23,7 @@ from hipwright.task.device.compare import blocks_of
 from hipwright.task.device.expect import DeviceExpectation
 from hipwright.task.device.model import DeviceFile, ModelCall, is_memory
 from hipwright.task.device.stream import StreamBuffer
+from hipwright.task.host.draw import wide
 from hipwright.task.host.reference import named_leaves
 from hipwright.tensors import BITS, Tree
 from hipwright.torchio import NAMES, map_torch
@@ -179,7 +180,7 @@ class Inputs:
             if is_fault(error.__cause__) or is_memory(error):
                 raise
             return 2.0
-        floats = [device_draw.wide(tensor).reshape(-1) for _, tensor in call.leaves() if tensor.is_floating_point()]
+        floats = [wide(tensor).reshape(-1) for _, tensor in call.leaves() if tensor.is_floating_point()]
         wrong = sum(int((~block.isfinite()).sum()) for tensor in floats for block in blocks_of(tensor))
         return float(wrong / max(sum(tensor.numel() for tensor in floats), 1))
 

@@ -2,8 +2,8 @@
 
 A tensor at a new shape consists of get_inputs' own values: sliced where it shrinks, tiled where it grows. Floats beyond
 the original extent come from a draw under another seed, so rows do not repeat; past twice the extent they do. Integers
-and booleans are always values that the file itself produced, so an index stays valid, and lists in order stay in
-order. Strides keep their pattern.
+and booleans are always values that the file itself produced, so an index stays valid. Lists in order stay in order, as
+the edges of bins. Strides keep their pattern.
 
 Inputs of gigabytes are not drawn to be sliced: get_inputs runs with other sizes in its own torch.rand(...), torch.randn
 and the like (`Resized`), and its result is used where that gives exactly the wanted shapes. Indices that it draws below
@@ -63,6 +63,7 @@ class Resized(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch i
 
 
 _FEW = 8  # whole numbers from which on it is no chance that none occurs twice
+_STEPS = 3  # numbers of a row that are above the one before them, from which on the row is in order by no chance
 _BARE = (torch.rand, torch.randn, torch.zeros, torch.ones, torch.empty)  # these also take sizes as separate arguments
 
 
@@ -97,7 +98,28 @@ def resize(tensor: torch.Tensor, other: torch.Tensor, shape: tuple[int, ...]) ->
         target.copy_(target.sort().values)
     if tensor.is_floating_point() and other.shape == tensor.shape:
         _refresh(target, _unexpanded(_tiled(other, shape), out), tuple(tensor.shape))
+        if rises(tensor) and rises(other):
+            target.copy_(wide(target).sort(-1).values)
     return out
+
+
+def rises(tensor: torch.Tensor) -> bool:
+    """Whether every row of a float tensor is a list in order, as the edges of bins or the places of a table.
+
+    No number is below the one before it, and `_STEPS` are above it, or all of fewer: a row of zeros is no such list.
+    """
+    if not tensor.is_floating_point() or not tensor.dim() or tensor.shape[-1] < 2 or not tensor.numel():
+        return False
+    if bool((wide(tensor[..., :_FEW]).diff(dim=-1) < 0).any()):  # of nearly all tensors the first few tell
+        return False
+    steps = wide(tensor).diff(dim=-1)
+    least = min(_STEPS, steps.shape[-1])
+    return bool((steps >= 0).all() and ((steps > 0).sum(-1) >= least).all())
+
+
+def wide(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor as operators take it: 8-bit floats, which most refuse, as float32."""
+    return tensor.float() if tensor.is_floating_point() and tensor.element_size() == 1 else tensor
 
 
 def _tiled(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:

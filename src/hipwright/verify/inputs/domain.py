@@ -11,6 +11,7 @@ from hipwright.tensors import HostTensor, Tree, tensor_leaves
 from hipwright.verify.inputs.values import F64
 
 LARGE_SCALES = (1e6, 1e4, 1e2, 1e1)  # tried in turn until the reference stays representable
+_STEPS = 3  # of a row that rise, from which on it is in order by no chance
 _DISCRETE = 16  # a leaf with at most this many distinct values holds labels
 
 
@@ -19,7 +20,8 @@ class InputLeaf:
     """The domain of one leaf, as its given values show it.
 
     fixed: keep as given (integers, labels). low, high: given range. zeros: positions that are 0 under every seed, when
-    they are a pattern (a triangle, a mask). symmetric: equal to its transpose. normalised: rows sum to 1.
+    they are a pattern (a triangle, a mask). symmetric: equal to its transpose. normalised: rows sum to 1. rises: rows
+    are lists in order, as the edges of bins.
     """
 
     fixed: bool = True
@@ -28,6 +30,7 @@ class InputLeaf:
     zeros: npt.NDArray[np.bool_] | None = None
     symmetric: bool = False
     normalised: bool = False
+    rises: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,11 +66,26 @@ def _observe_leaf(a: HostTensor, b: HostTensor) -> InputLeaf:
         zeros=zeros if pattern else None,
         symmetric=bool(square and np.array_equal(x, np.swapaxes(x, -1, -2))),
         normalised=bool(x.ndim and x.shape[-1] > 1 and x.min() >= 0 and np.allclose(x.sum(-1), 1.0, atol=1e-2)),
+        rises=not a.is_complex and _rises(x) and _rises(y),
     )
 
 
+def _rises(values: F64) -> bool:
+    """Whether every row is a list in order (`task.host.draw.rises`)."""
+    if not values.ndim or values.shape[-1] < 2 or bool((np.diff(values[..., :_DISCRETE], axis=-1) < 0).any()):
+        return False
+    steps = np.diff(values, axis=-1)
+    least = min(_STEPS, steps.shape[-1])
+    return bool((steps >= 0).all() and ((steps > 0).sum(-1) >= least).all())
+
+
 def into_domain(values: F64, leaf: InputLeaf, restricted: bool) -> F64:
-    """`values` with the leaf's pattern of zeros, symmetry and, where the task is restricted, its range."""
+    """`values` with the leaf's pattern of zeros, symmetry, order and, where the task is restricted, its range."""
+    values = _into_range(values, leaf, restricted)
+    return np.sort(values, axis=-1) if leaf.rises and not leaf.symmetric and values.ndim else values
+
+
+def _into_range(values: F64, leaf: InputLeaf, restricted: bool) -> F64:
     if leaf.zeros is not None and leaf.zeros.shape == values.shape:
         values = np.where(leaf.zeros, 0.0, values)
     if leaf.symmetric:

@@ -73,7 +73,8 @@ def special_leaf(
     if not tensor.numel:
         return tensor
     if tensor.is_float:
-        return tensor if leaf.fixed else _special_floats(tensor, leaf if restricted else None, family, rng, special)
+        made = tensor if leaf.fixed else _special_floats(tensor, leaf if restricted else None, family, rng, special)
+        return with_values(tensor, np.sort(made.to_f64(), axis=-1)) if leaf.rises and not leaf.fixed else made
     if not _holds_integers(tensor):
         return tensor
     bits = np.array(tensor.bits())
