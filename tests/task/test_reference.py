@@ -1,9 +1,14 @@
 """The reference's results, and what is reported about the runs."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
+import torch
 
 from hipwright.errors import TaskError
+from hipwright.task import open_task
+from hipwright.task.host.double_precision import float64
 from hipwright.tensors import HostTensor, tensor_leaves
 
 
@@ -153,3 +158,30 @@ def test_values_that_torch_does_not_check_are_checked(load):
         wrong[place] = HostTensor.of(np.full(4, size))
         with pytest.raises(TaskError, match=what):
             handle.reference(wrong, handle.init_state(0))
+
+
+OUTSIDE = {
+    "torch.segment_reduce(x, 'sum', lengths=torch.tensor([3, 4]), unsafe=True)": "lengths of up to 7 are out of range",
+    "torch.segment_reduce(x, 'max', offsets=torch.tensor([0, 9]))": "offsets of up to 9 are out of range",
+    "torch.ops.aten.segment_reduce(x, 'sum', offsets=torch.tensor([-1, 5]))": "out of range: 6 elements",
+    "x[:1].expand(6, 4).median(0)": "along an expanded dimension",
+    "torch.nanmedian(x[:, :1].expand(6, 4), -1)": "along an expanded dimension",
+}
+INSIDE = [
+    "torch.segment_reduce(x, 'sum', lengths=torch.tensor([3, 2]), unsafe=True)",
+    "torch.segment_reduce(x, 'max', offsets=torch.tensor([0, 2, 6]))",
+    "torch.segment_reduce(x, 'mean', lengths=torch.full((6, 2), 2), axis=1)",
+    "x[:1].expand(6, 4).median(1), x[:1].expand(6, 4).median(), x.median(0)",
+]
+
+
+@pytest.mark.parametrize("body", [*OUTSIDE, *INSIDE])
+def test_an_operator_that_would_read_outside_is_refused(body, tmp_path, zygote):
+    path = tmp_path / "module.py"
+    head = "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return "
+    path.write_text(f"{head}{body}\n\n\ndef get_inputs():\n    return [torch.randn(6, 4)]\n")
+    with pytest.raises(TaskError, match=OUTSIDE[body]) if body in OUTSIDE else nullcontext():
+        open_task(path, zygote).close()
+    x = torch.randn(6, 4)
+    with float64(), pytest.raises(ValueError, match=OUTSIDE[body]) if body in OUTSIDE else nullcontext():
+        eval(body, {"torch": torch, "x": x})

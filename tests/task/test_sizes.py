@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hipwright.task.host.draw import resize, rises
+from hipwright.task.host.draw import resize, resize_all, rises
 from hipwright.task.sizes import ShapeSpace, elements, shape_name
 from hipwright.tensors import tensor_leaves
 
@@ -258,3 +258,38 @@ def test_other_floats_keep_their_places(dtype):
     assert resize(falling, falling, (9,)).tolist() == [*falling.tolist(), 3.0, 2.0]
     zeros = torch.zeros(7, dtype=dtype)
     assert not rises(zeros) and not rises(torch.tensor([0.0, 0.0, 0.0, 1.0, 1.0])) and not rises(torch.zeros(3, 0))
+
+
+SEGMENTS = st.lists(st.integers(0, 9), min_size=2, max_size=6)
+
+
+@given(st.lists(SEGMENTS, min_size=1, max_size=3), st.integers(2, 9), st.integers(2, 40), st.integers(1, 4))
+def test_lengths_go_on_adding_up(rows, count, size, many):
+    """Otherwise torch.segment_reduce refuses the size, and with `unsafe` reads outside."""
+    width = min(map(len, rows))
+    lengths = torch.tensor([row[:width] for row in rows])
+    total = int(lengths.sum(-1).max()) + 50
+    lengths[:, -1] += total - lengths.sum(-1)
+    data = torch.randn(len(rows), total)
+    shapes = ((many, size), (many, count))
+    found = resize_all([data, lengths], [data, lengths.roll(1, 0)], shapes)[1]
+    assert found.shape == (many, count) and (found >= 0).all() and (found.sum(-1) == size).all()
+    assert (found > 0).all() or (lengths == 0).any() or size < count
+    assert torch.equal(
+        resize_all([data, lengths], [data, lengths], ((len(rows), total), (len(rows), width)))[1], lengths
+    )
+
+
+@given(st.lists(st.integers(0, 30), min_size=3, max_size=9), st.integers(3, 12), st.integers(2, 70))
+def test_offsets_go_on_ending_where_the_rows_end(inner, count, size):
+    offsets, other = (torch.tensor([0, *sorted(row), 61]) for row in (inner, [31 - n for n in inner]))
+    found = resize_all([torch.randn(61, 3), offsets], [torch.randn(61, 3), other], ((size, 3), (count,)))[1]
+    assert found.shape == (count,) and found[0] == 0 and found[-1] == size and (found.diff() >= 0).all()
+
+
+def test_other_whole_numbers_divide_nothing():
+    labels = torch.tensor([1, 2, 0, 3])
+    given = [torch.randn(6, 5), labels, torch.tensor([0, 2, 4, 7]), torch.tensor([[6.0, 0.0]])]
+    other = [torch.randn(6, 5), torch.tensor([1, 0, 2, 0]), *given[2:]]
+    found = resize_all(given, other, ((3, 5), (4,), (4,), (1, 2)))
+    assert [one.tolist() for one in found[1:]] == [one.tolist() for one in given[1:]]

@@ -14,6 +14,7 @@ from hipwright.errors import TaskError
 from hipwright.task.host.modes import depthwise
 from hipwright.task.host.modes.rounded_sums import RoundedSums
 from hipwright.task.host.modes.ties import TieMarker
+from hipwright.task.host.modes.value_checks import check_operands
 from hipwright.task.host.random_draws import NARROW, NotedDraws, draws
 
 _NAN_TO_NUM = (torch.ops.aten.nan_to_num, torch.ops.aten.nan_to_num_)
@@ -63,6 +64,7 @@ class _Operators(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torc
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if self._noted is not None and draws(func):
             return self._noted.called(func, args, kwargs or {})
+        check_operands(func, args, kwargs)
         args = tuple(map(_widen, args))  # no operator takes a list of dtypes
         kwargs = {name: _widen(value) for name, value in (kwargs or {}).items()}
         if func.overloadpacket in _NAN_TO_NUM:

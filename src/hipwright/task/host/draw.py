@@ -2,8 +2,9 @@
 
 A tensor at a new shape consists of get_inputs' own values: sliced where it shrinks, tiled where it grows. Floats beyond
 the original extent come from a draw under another seed, so rows do not repeat; past twice the extent they do. Integers
-and booleans are always values that the file itself produced, so an index stays valid. Lists in order stay in order, as
-the edges of bins. Strides keep their pattern.
+and booleans are always values that the file itself produced, so an index stays valid, but for lists that divide a size
+of another input: lengths go on adding up to it, and offsets go on ending there. Lists in order stay in order, as the
+edges of bins. Strides keep their pattern.
 
 Inputs of gigabytes are not drawn to be sliced: get_inputs runs with other sizes in its own torch.rand(...), torch.randn
 and the like (`Resized`), and its result is used where that gives exactly the wanted shapes. Indices that it draws below
@@ -70,10 +71,12 @@ _BARE = (torch.rand, torch.randn, torch.zeros, torch.ones, torch.empty)  # these
 def resize_all(inputs: Sequence[Any], other: Sequence[Any], shapes: Shapes) -> list[Any]:
     """`inputs` with its tensor leaves resized in order; `other` is a second draw of the same structure."""
     leaves, fresh = iter(shapes), tensors_of(other)
+    given = [tuple(tensor.shape) for tensor in tensors_of(inputs)]
 
     def walk(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            return resize(value, next(fresh), next(leaves))
+            twin = next(fresh)
+            return _dividing(value, twin, resize(value, twin, next(leaves)), given, shapes)
         if isinstance(value, (tuple, list)):
             return refilled(value, map(walk, value))
         return {key: walk(item) for key, item in value.items()} if isinstance(value, dict) else value
@@ -137,6 +140,42 @@ def _distinct(tensor: torch.Tensor) -> bool:
 def _ascends(tensor: torch.Tensor) -> bool:
     """Whether a leaf is a list of whole numbers in order, as the offsets at which bags or sequences begin."""
     return _is_list(tensor) and tensor.numel() > 1 and bool((tensor.diff() >= 0).all())
+
+
+def _dividing(
+    tensor: torch.Tensor, other: torch.Tensor, resized: torch.Tensor, given: Sequence[tuple[int, ...]], shapes: Shapes
+) -> torch.Tensor:
+    """`resized`, or where two draws of it divide one size of the inputs, numbers that divide its new size.
+
+    Lengths add up to the size, row by row, and offsets ascend from 0 to it. given, shapes: those of all inputs.
+    """
+    whole = not tensor.is_floating_point() and not tensor.is_complex() and tensor.dtype != torch.bool
+    if not whole or not tensor.dim() or min(tensor.shape[-1], resized.numel()) < 2 or other.numel() < 2:
+        return resized
+    offsets = _ascends(tensor) and _ascends(other) and int(tensor[0]) == int(other[0]) == 0
+    ends = [one[-1:] if offsets else one.sum(-1) for one in (tensor, other)]
+    size = int(ends[0].reshape(-1)[0])
+    if any(bool((one != size).any()) for one in ends) or int(min(tensor.min(), other.min())) < 0:
+        return resized
+    news = {n for old, new in zip(given, shapes, strict=True) for o, n in zip(old, new, strict=True) if o == size}
+    if len(news) != 1 or size < 2:
+        return resized
+    made, new = resized.clone(), news.pop()
+    if offsets:
+        made.copy_(resized.long() * new // (int(resized[-1]) or 1))[-1] = new
+    else:
+        made.copy_(_adding_up(resized, new, int(tensor.min())))
+    return made
+
+
+def _adding_up(lengths: torch.Tensor, size: int, least: int) -> torch.Tensor:
+    """Rows of lengths in the proportions of those given that add up to a size; none is 0 where `least` is not."""
+    low = min(least, 1, size // lengths.shape[-1])
+    ends = (lengths - low).clamp(min=0).cumsum(-1)
+    scaled = torch.nn.functional.pad(ends, (1, 0)) * (size - low * lengths.shape[-1]) // ends[..., -1:].clamp(min=1)
+    found = scaled.diff(dim=-1) + low
+    found[..., -1] += size - found.sum(-1)
+    return found
 
 
 def _is_list(tensor: torch.Tensor) -> bool:

@@ -1,7 +1,8 @@
-"""Operators of torch that read outside their operands for values that do not fit, without an error. Imports torch.
+"""Operators of torch that read outside their operands, without an error, for values or strides that do not fit. Imports
+torch.
 
-At other shapes than its own a task's integers may not fit: such a run proves nothing about any program, and is refused
-here as torch refuses an index that is out of range.
+At other shapes than its own a task's integers may not fit, and in other layouts an operator may be wrong: such a run
+proves nothing about any program, and is refused here as torch refuses an index that is out of range.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 
 @contextmanager
@@ -37,3 +39,45 @@ def values_checked() -> Iterator[None]:
         yield
     finally:
         torch.ctc_loss = unchecked
+
+
+def check_operands(func: Any, args: Any, kwargs: Any) -> None:
+    """Raises ValueError where an operator of ATen would read outside the operands that it is called with.
+
+    Of tensors without values (on the meta device, or fake) nothing is known.
+    """
+    check = _CHECKS.get(func._schema.name)
+    if check is not None:
+        names = (argument.name for argument in func._schema.arguments)
+        check(**{**dict(zip(names, args, strict=False)), **(kwargs or {})})
+
+
+def _check_segments(data: Any, lengths: Any = None, offsets: Any = None, axis: int = 0, **_: Any) -> None:
+    """Of `segment_reduce`: lengths are only checked without `unsafe`, and offsets never."""
+    size = data.shape[axis]
+    for what, values in (("lengths", lengths), ("offsets", offsets)):
+        if not _has_values(values):
+            continue
+        ends = values.sum(-1) if what == "lengths" else values
+        if int(values.min()) < 0 or int(ends.max()) > size:
+            raise ValueError(f"segment_reduce: {what} of up to {int(ends.max())} are out of range: {size} elements")
+
+
+def _check_strides(self: Any, dim: Any = None, **_: Any) -> None:
+    """Of `median`: along a dimension whose elements share memory it reads other memory (torch 2.13, processor)."""
+    along = isinstance(dim, int) and self.dim() > 0 and self.device.type == "cpu"
+    if along and self.stride(dim) == 0 and self.shape[dim] > 1:
+        raise ValueError("median: torch gives no defined result along an expanded dimension")
+
+
+def _has_values(tensor: Any) -> bool:
+    held = isinstance(tensor, torch.Tensor) and not isinstance(tensor, FakeTensor) and not tensor.is_meta
+    return held and tensor.numel() > 0
+
+
+_CHECKS = {
+    "aten::segment_reduce": _check_segments,
+    "aten::median": _check_strides,
+    "aten::nanmedian": _check_strides,
+}
+"""By the names of operators."""
