@@ -13,7 +13,7 @@ from hipwright.errors import CandidateError
 from hipwright.program.signature import parse_signatures
 from hipwright.verify.worker.recorder import LaunchRecorder
 from hipwright.verify.worker.reused_memory import ReusedMemory
-from hipwright.verify.worker.trees import difference, numbers, read
+from hipwright.verify.worker.trees import difference, numbers, read, refillable
 from hipwright.verify.worker.unchanged import GATHERED_BYTES, LaunchWatch, unchanged
 from hipwright.verify.worker.written import WrittenInputs
 
@@ -122,3 +122,15 @@ def test_an_input_that_the_task_writes_may_be_written() -> None:
         given[0].add_(1)
     with pytest.raises(CandidateError), unchanged(subject, WrittenInputs(given, ["inputs[0]"])):
         given[1].add_(1)
+
+
+def test_inputs_that_shared_memory_take_no_values_that_differ() -> None:
+    """Written at the same addresses, the second input's values would be the first one's."""
+    memory, other = torch.arange(6.0), torch.arange(6.0) + 10
+    one, two = memory[:4], memory[2:]
+    assert refillable([one, two], [other[:4], other[2:]]) and refillable([one, torch.zeros(4)], [other[:4], other[2:]])
+    assert refillable([one, {"a": torch.zeros(0)}, torch.zeros(0)], [two, {"a": torch.zeros(0)}, torch.zeros(0)])
+    assert not refillable([one, two], [torch.zeros(4), torch.ones(4)]), "memory of their own"
+    assert not refillable([one, two], [other[:4], other[:4]]), "another place in the same memory"
+    assert not refillable([one, memory.view(2, 3)], [other[:4], other.view(3, 2).t()]), "other strides"
+    assert not refillable([one], [other[:3]])

@@ -137,9 +137,24 @@ def once(tensor: Tensor) -> Tensor:
 
 
 def refillable(live: Any, originals: Any) -> bool:
-    """Whether `live` can hold the values of `originals`: dimensions of stride 0 are the same in both."""
-    pairs = zip(tensors_of(live), tensors_of(originals), strict=True)
-    return all(once(tensor).shape == once(value).shape for tensor, value in pairs)
+    """Whether `live` can hold the values of `originals`: dimensions of stride 0 are the same in both, and tensors of
+    `live` that share memory share it in both.
+    """
+    old, new = ([once(tensor) for tensor in tensors_of(tree)] for tree in (live, originals))
+    if [tensor.shape for tensor in old] != [tensor.shape for tensor in new]:
+        return False
+    return all(mine in (None, theirs) for mine, theirs in zip(_shared(old), _shared(new), strict=True))
+
+
+def _shared(tensors: Sequence[Tensor]) -> list[tuple[int, int, tuple[int, ...]] | None]:
+    """For each tensor that has the memory of an earlier one, which that is, and where it lies in it; else None."""
+    first: dict[int, int] = {}
+    found: list[tuple[int, int, tuple[int, ...]] | None] = []
+    for number, tensor in enumerate(tensors):
+        holder = first.setdefault(address(tensor), number) if tensor.numel() else number
+        place = (tensor.storage_offset() - tensors[holder].storage_offset()) * tensor.element_size()
+        found.append(None if holder == number else (holder, place, tuple(tensor.stride())))
+    return found
 
 
 def to_host(value: Any, device: str) -> Tree:
