@@ -162,3 +162,21 @@ def batch_norm_train(
             kept = m.fn("*", m.of(old), 1 - momentum)
             others.append(c.cast(m.fn("+", kept, m.fn("*", c.squeeze(new, dims), momentum)), old.dtype))
     return y, *others
+
+
+@op("_batch_norm_with_update_functional")
+def batch_norm_with_update(
+    c: LoweringContext,
+    metas: Sequence[Meta],
+    x: Tensor,
+    weight: Any,
+    bias: Any,
+    mean: Tensor,
+    var: Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[Any, ...]:
+    """Ioffe & Szegedy 2015 in training; the reserve between the batch's statistics and the running ones is empty."""
+    y, *found = batch_norm_train(c, metas, x, weight, bias, mean, var, True, momentum, eps)
+    wide = [c.cast(one, meta.dtype) for one, meta in zip(found, (*metas[1:3], *metas[4:]), strict=True)]
+    return y, *wide[:2], c.tensor(metas[3].dtype, c.shape(metas[3]), lambda _: c.arena.const(0, "int")), *wide[2:]
