@@ -73,6 +73,11 @@ def thirds(x: torch.Tensor) -> Any:
     return [part * 2 for part in torch.tensor_split(x, 3)]
 
 
+def padded_chunks(x: torch.Tensor) -> torch.Tensor:
+    """At capture the padded size is the number of chunks, so that a chunk is one row."""
+    return torch.ops.aten._chunk_cat([x, x * 2], 0, 5)
+
+
 def flat(x: torch.Tensor) -> torch.Tensor:
     return x * 2 if x.shape[0] / x.shape[1] < 0.75 else x * 3
 
@@ -94,6 +99,7 @@ def flat(x: torch.Tensor) -> torch.Tensor:
         (thirds, (8, 4), (7, 4), (11, 4)),
         (thirds, (6, 4), (8, 4), (9, 4)),
         (flat, (4, 8), (8, 4), (4, 8)),
+        (padded_chunks, (4, 3), (6, 3), (5, 2)),
     ],
 )
 def test_sizes_off_the_path_of_export_are_refused(
@@ -132,3 +138,7 @@ def test_a_condition_that_follows_from_the_others() -> None:
     assert not _follows("4 * (a // 4) == a", ["a % 2 == 0"])
     assert _follows("a // b == 2", ["a == 2 * b"])
     assert not _follows("1 // (a - 2) == 0", [])  # a division by 0 says nothing good
+    assert not _follows("5 * ((a + 4) // 5) == 5", [f"x{k} == 7 * y{k}" for k in range(20)]), (
+        "no sample satisfies these"
+    )
+    assert _follows("a == c", ["a == b", "b == c", *(f"x{k} == 7 * y{k}" for k in range(20))])

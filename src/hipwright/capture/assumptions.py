@@ -47,7 +47,7 @@ def assumptions(
         if _is_own(guard) or remainder or (_shapes(guard) and not _follows(text, [])):
             own.append(text)
         elif "%" in text:
-            given.append(text)  # the operator itself refuses other sizes
+            given += [text] if _by_a_number(relation) else []  # the operator itself refuses other sizes
         elif relation.rel_op == "==" and "max(" not in text and not _is_bound(relation):
             equal.append(text)
     equal = list(dict.fromkeys(equal))
@@ -151,6 +151,11 @@ def _shapes(guard: Any) -> bool:
     return asked and bool(_SHAPES.search(str(getattr(frame, "filename", frame))))
 
 
+def _by_a_number(relation: Any) -> bool:
+    """Whether a remainder is of a division by a number, as a view asks for; one by a size follows a path of sizes."""
+    return all(side.args[1].is_Integer for side in relation.args if side.func.__name__ == "Mod")
+
+
 def _is_bound(relation: Any) -> bool:
     """One plain size equal to another or to a number, which the graph's shapes say already; or a product of sizes equal
     to a number, which is a stride that happened to equal another."""
@@ -160,10 +165,31 @@ def _is_bound(relation: Any) -> bool:
 
 
 def _follows(text: str, rest: Sequence[str]) -> bool:
-    """Whether the condition holds at sampled sizes wherever the others do; a test on fixed samples, not a proof."""
-    conditions = [compile(one, "sizes", "eval") for one in rest]
+    """Whether the condition holds at sampled sizes wherever the others do; a test on fixed samples, not a proof.
+
+    Only those of the others count that say something of its sizes, if by way of others: of many sizes together hardly
+    a sample satisfies all. Where none does, nothing is known.
+    """
+    related = _related(text, rest)
+    conditions = [compile(one, "sizes", "eval") for one in related]
     wanted = compile(text, "sizes", "eval")
-    return all(_holds(wanted, sizes) for sizes in _sizes([text, *rest]) if all(_holds(c, sizes) for c in conditions))
+    found = [_holds(wanted, sizes) for sizes in _sizes([text, *related]) if all(_holds(c, sizes) for c in conditions)]
+    return bool(found) and all(found)
+
+
+def _related(text: str, rest: Sequence[str]) -> list[str]:
+    """The conditions that share a size with `text`, or with another that does."""
+    names, found = _names(text), list[str]()
+    left = list(rest)
+    while more := [one for one in left if not names.isdisjoint(_names(one))]:
+        found += more
+        names.update(*map(_names, more))
+        left = [one for one in left if one not in more]
+    return found
+
+
+def _names(text: str) -> set[str]:
+    return set(_NAME.findall(text)) - {"min", "max"}
 
 
 def _holds(condition: Any, sizes: dict[str, Any]) -> bool:
@@ -174,7 +200,7 @@ def _holds(condition: Any, sizes: dict[str, Any]) -> bool:
 
 
 def _sizes(texts: Sequence[str]) -> Iterator[dict[str, Any]]:
-    names = sorted(set(_NAME.findall(" ".join(texts))) - {"min", "max"})
+    names = sorted(_names(" ".join(texts)))
     for size in _TYPICAL:
         yield {**dict.fromkeys(names, size), "min": min, "max": max}
     rng = random.Random(0)
