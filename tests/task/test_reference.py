@@ -166,6 +166,8 @@ OUTSIDE = {
     "torch.ops.aten.segment_reduce(x, 'sum', offsets=torch.tensor([-1, 5]))": "out of range: 6 elements",
     "x[:1].expand(6, 4).median(0)": "along an expanded dimension",
     "torch.nanmedian(x[:, :1].expand(6, 4), -1)": "along an expanded dimension",
+    "torch.ops.aten.max_pool2d_with_indices_backward(x[None, None], x[None, None], [6, 4], [1, 1], [0, 0], [1, 1], "
+    "False, torch.full((1, 1, 6, 4), 24))": "index 24 is out of range: 24 elements",
 }
 INSIDE = [
     "torch.segment_reduce(x, 'sum', lengths=torch.tensor([3, 2]), unsafe=True)",

@@ -81,6 +81,27 @@ def test_indices(tile: str) -> None:
     verify(lambda x: F.max_pool3d(x, 2, 1, return_indices=True), x[None], tile)
 
 
+PADDED = [
+    (lambda x: F.max_pool2d(x, 2, 2, 1, 3, return_indices=True), (2, 3, 8, 8)),
+    (lambda x: F.max_pool2d(x, 2, 2, 1, 3, return_indices=True), (2, 3, 2, 2)),
+    (lambda x: F.max_pool2d(x, (3, 2), 2, 1, (1, 2), return_indices=True), (2, 2, 1, 1)),
+    (lambda x: F.max_pool2d(x, 2, 1, 1, (2, 3), return_indices=True), (2, 2, 1, 3)),
+    (lambda x: F.max_pool3d(x, (2, 1, 2), 1, (1, 0, 1), (3, 1, 2), return_indices=True), (2, 2, 2, 4, 1)),
+    (lambda x: F.max_pool1d(x, 2, 1, 1, 5, return_indices=True), (2, 3, 4)),
+    (lambda x: F.max_pool2d(x - float("inf"), 3, 2, 1, return_indices=True), (2, 2, 5, 5)),
+]
+
+
+@pytest.mark.parametrize("form", ["generic", "stencil"])
+@pytest.mark.parametrize(("function", "shape"), PADDED)
+def test_the_place_in_a_window_of_padding(function: Callable[..., Any], shape: tuple[int, ...], form: str) -> None:
+    """Nothing in it is above -Inf: torch gives its first place behind the padding in front, be it outside."""
+    model, x = Op(function), draw(*shape)
+    calls = [key for key in space(captured(model, [x])) if key.startswith("call:") and key.count(":") == 1]
+    text = check(model, [x], choices=dict.fromkeys(calls, form))
+    assert calls and ("tile" in text) == (form == "stencil")
+
+
 def test_lp_pool_and_even_adaptive_pools() -> None:
     model = Op(lambda x: (F.lp_pool2d(x, 2, 3, 2), F.adaptive_avg_pool2d(x, 4), F.adaptive_max_pool2d(x, (2, 4))))
     check(model, [draw(2, 3, 8, 8)])

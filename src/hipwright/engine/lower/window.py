@@ -100,15 +100,36 @@ def _flat_position(
     dilation: Sequence[int],
     i: Index,
 ) -> E:
-    """The winner's position in the input plane, from its position in the window."""
+    """The winner's position in the input plane, from its position in the window: of a window without a number above
+    -Inf the first place that is not in the padding before the input.
+    """
     where = ix(Ind(best))
     index = []
     for j in range(n):
         d = x.rank - n + j
         inner = product([ix(k) for k in kernel[j + 1 :]])
         k = modulo(divide(where, inner), ix(kernel[j])) if n > 1 else where
-        index.append(i[d] * stride[j] + k * dilation[j] - padding[j])
-    return c.arena.index(flatten(x.shape[x.rank - n :], index))
+        place = i[d] * stride[j] + k * dilation[j] - padding[j]
+        first = window_start(i[d], stride[j], padding[j], dilation[j])
+        index.append(ix(Fn("max", place, first)) if padding[j] else place)
+    return c.arena.index(plane_position(x.shape[x.rank - n :], index))
+
+
+def plane_position(sizes: Sequence[Ix], places: Sequence[Ix]) -> Ix:
+    """The position of places that may lie behind the end, so that one along a size of 1 counts too (`flatten`)."""
+    return sum((place * product(sizes[j + 1 :]) for j, place in enumerate(places)), ix(0))
+
+
+def window_start(place: Ix, stride: int, padding: int, dilation: int) -> Ix:
+    """Where the window of an output begins: its first tap that is not in the padding before the input.
+
+    Of a window that is all padding that is behind the input's end, and torch gives it as the maximum's place.
+    """
+    start = place * stride - padding
+    if not padding:
+        return start
+    steps = -(-padding // dilation) * dilation
+    return ix(Fn("max", start, modulo(start + steps, ix(dilation))))
 
 
 def _avg_pool(n: int) -> Callable[..., Tensor]:

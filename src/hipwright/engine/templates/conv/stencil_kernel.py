@@ -7,6 +7,7 @@ from hipwright.engine.ir.index import ZERO, Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_c
 from hipwright.engine.ir.shapes import flatten
 from hipwright.engine.lower.conv import ConvAxis
+from hipwright.engine.lower.window import plane_position, window_start
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.conv.stencil import streams_weights
@@ -261,7 +262,16 @@ class _StencilKernel(StencilScope):
             return
         flat = k.emit.position(flatten(self.s.space, place))
         k.store(0, flat, total)
-        k.store(1, flat, best)
+        k.store(1, flat, self._or_start(best, place))
+
+    def _or_start(self, best: str, place: list[Ix]) -> str:
+        """The maximum's position; where a window may be all padding, its start for one that is."""
+        axes = self.s.axes
+        if not any(axis.padding and axis.dilation > 1 for axis in axes):
+            return best
+        outs = place[len(place) - len(axes) :]
+        starts = [window_start(out, a.stride, a.padding, a.dilation) for out, a in zip(outs, axes, strict=True)]
+        return f"{best} < 0 ? {to_c(plane_position([axis.size for axis in axes], starts))} : {best}"
 
     def _result_text(self, total: str, ox: str) -> str:
         """The result of a sum: scaled, or divided by the size of the window."""

@@ -7,6 +7,7 @@ proves nothing about any program, and is refused here as torch refuses an index 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -70,6 +71,13 @@ def _check_strides(self: Any, dim: Any = None, **_: Any) -> None:
         raise ValueError("median: torch gives no defined result along an expanded dimension")
 
 
+def _check_places(self: Any, indices: Any, kernel_size: Any, **_: Any) -> None:
+    """Of the gradient of a max pooling: of a window that is all padding the forward gives a place behind the plane."""
+    size = math.prod(self.shape[-len(kernel_size) :])
+    if _has_values(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < size:
+        raise ValueError(f"the gradient of a max pooling: index {int(indices.max())} is out of range: {size} elements")
+
+
 def _has_values(tensor: Any) -> bool:
     held = isinstance(tensor, torch.Tensor) and not isinstance(tensor, FakeTensor) and not tensor.is_meta
     return held and tensor.numel() > 0
@@ -77,6 +85,8 @@ def _has_values(tensor: Any) -> bool:
 
 _CHECKS = {
     "aten::segment_reduce": _check_segments,
+    "aten::max_pool2d_with_indices_backward": _check_places,
+    "aten::max_pool3d_with_indices_backward": _check_places,
     "aten::median": _check_strides,
     "aten::nanmedian": _check_strides,
 }
