@@ -27,3 +27,25 @@ MASK, ROWS = torch.tensor([True, False, True]), torch.tensor([2, 7, 0])
 def test_a_graph_has_public_operators(function: Callable[[torch.Tensor], Any]) -> None:
     graph = captured(Op(function), [torch.randn(4, 3)])
     assert graph.nodes and not [node.op for node in graph.nodes if node.op.startswith(("aten._chunk", "aten._unsafe_"))]
+
+
+class KeptStatistics(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.InstanceNorm1d(3, track_running_stats=True)
+
+    def forward(self, x: torch.Tensor, mean: torch.Tensor, var: torch.Tensor) -> Any:
+        torch.nn.functional.instance_norm(x, mean, var, use_input_stats=True)
+        return self.norm(x), mean * 2, torch.nn.functional.instance_norm(x)
+
+
+def test_an_instance_norm_says_what_it_writes() -> None:
+    """Its schema does not, and the first call's result is not even read."""
+    graph = captured(KeptStatistics(), [torch.randn(2, 3, 7), torch.randn(3), torch.rand(3)])
+    assert {m.access for m in graph.mutations} == {
+        "mean",
+        "var",
+        "self.norm.running_mean",
+        "self.norm.running_var",
+    }
+    assert sum("instance_norm" in node.op for node in graph.nodes) == 1, "the one without statistics"

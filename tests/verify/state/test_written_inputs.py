@@ -33,6 +33,17 @@ STATISTICS = state_task(
     "return F.batch_norm(x, mean, variance, training=True, momentum=0.1)",
     "torch.randn(32, 24), torch.randn(24), torch.rand(24)",
 )
+INSTANCES = state_task(
+    "x, mean, variance",
+    "before = mean + variance\n        F.instance_norm(x * 2, mean, variance, use_input_stats=True, momentum=0.3)\n"
+    "        return before, mean * 2, F.instance_norm(x, mean, variance, use_input_stats=True)",
+    "torch.randn(3, 4, 5, 6), torch.randn(8)[::2], torch.rand(4)",
+)
+UPDATES = state_task(
+    "x, w, b, mean, variance",
+    "return torch.ops.aten._batch_norm_with_update(x, w, b, mean, variance, 0.1, 1e-5)[:3]",
+    "torch.randn(5, 4, 6).half(), *(torch.rand(4).half() for _ in range(4))",
+)
 WINDOW = state_task(
     "state, x, w",
     "state.copy_(torch.cat([state[:, :, 1:], x[:, :, None]], dim=-1))\n        return (state * w).sum(-1)",
@@ -49,7 +60,7 @@ RETURNED = state_task("x", "return x.mul_(2.0).add_(1.0)", "torch.randn(40, 7)")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("source", [ADAM, STATISTICS, WINDOW, HALVES, COLUMNS, RETURNED])
+@pytest.mark.parametrize("source", [ADAM, STATISTICS, INSTANCES, UPDATES, WINDOW, HALVES, COLUMNS, RETURNED])
 def test_the_engine_writes_into_the_callers_tensors(source: str, made: Machine) -> None:
     found = judged(made, source)
     assert found.passed, (found.status, found.message)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hipwright.engine.ir.index import ONE, Ix
+from hipwright.engine.ir.index import ONE, ZERO, Fn, Ix, ix, modulo, product
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.table import as_int
 from hipwright.engine.lower.values import NotLowered, Tensor
@@ -51,6 +51,23 @@ class ConvAxis:
     def legal(self, tile: int) -> bool:
         """A tile of a transposed axis holds every phase equally often, so that what is read is known when compiling."""
         return not self.transposed or tile % self.stride == 0
+
+
+def plane_position(sizes: Sequence[Ix], places: Sequence[Ix]) -> Ix:
+    """The position of places that may lie behind the end, so that one along a size of 1 counts too (`flatten`)."""
+    return sum((place * product(sizes[j + 1 :]) for j, place in enumerate(places)), ZERO)
+
+
+def window_start(place: Ix, stride: int, padding: int, dilation: int) -> Ix:
+    """Where the window of an output begins: its first tap that is not in the padding before the input.
+
+    Of a window that is all padding that is behind the input's end, and torch gives it as the maximum's place.
+    """
+    start = place * stride - padding
+    if not padding:
+        return start
+    steps = -(-padding // dilation) * dilation
+    return ix(Fn("max", start, modulo(start + steps, ix(dilation))))
 
 
 POINT = ConvAxis(ONE, ONE, 1)

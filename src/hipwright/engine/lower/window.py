@@ -10,6 +10,7 @@ from hipwright.engine.ir.expr import COMPUTE, E
 from hipwright.engine.ir.index import Fn, Ind, Ix, Var, divide, ix, modulo, product
 from hipwright.engine.ir.shapes import flatten
 from hipwright.engine.lower.context import LoweringContext
+from hipwright.engine.lower.conv import plane_position, window_start
 from hipwright.engine.lower.reduce import Math, mean
 from hipwright.engine.lower.table import as_int, op
 from hipwright.engine.lower.values import Index, NotLowered, Tensor
@@ -113,23 +114,6 @@ def _flat_position(
         first = window_start(i[d], stride[j], padding[j], dilation[j])
         index.append(ix(Fn("max", place, first)) if padding[j] else place)
     return c.arena.index(plane_position(x.shape[x.rank - n :], index))
-
-
-def plane_position(sizes: Sequence[Ix], places: Sequence[Ix]) -> Ix:
-    """The position of places that may lie behind the end, so that one along a size of 1 counts too (`flatten`)."""
-    return sum((place * product(sizes[j + 1 :]) for j, place in enumerate(places)), ix(0))
-
-
-def window_start(place: Ix, stride: int, padding: int, dilation: int) -> Ix:
-    """Where the window of an output begins: its first tap that is not in the padding before the input.
-
-    Of a window that is all padding that is behind the input's end, and torch gives it as the maximum's place.
-    """
-    start = place * stride - padding
-    if not padding:
-        return start
-    steps = -(-padding // dilation) * dilation
-    return ix(Fn("max", start, modulo(start + steps, ix(dilation))))
 
 
 def _avg_pool(n: int) -> Callable[..., Tensor]:

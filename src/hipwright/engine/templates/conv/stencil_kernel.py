@@ -6,8 +6,7 @@ from hipwright.engine.emit.statements import literal
 from hipwright.engine.ir.index import ZERO, Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_c
 from hipwright.engine.ir.shapes import flatten
-from hipwright.engine.lower.conv import ConvAxis
-from hipwright.engine.lower.window import plane_position, window_start
+from hipwright.engine.lower.conv import ConvAxis, plane_position, window_start
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.conv.stencil import streams_weights

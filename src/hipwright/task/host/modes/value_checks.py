@@ -8,7 +8,7 @@ proves nothing about any program, and is refused here as torch refuses an index 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -83,7 +83,7 @@ def _has_values(tensor: Any) -> bool:
     return held and tensor.numel() > 0
 
 
-_CHECKS = {
+_CHECKS: dict[str, Callable[..., None]] = {
     "aten::segment_reduce": _check_segments,
     "aten::max_pool2d_with_indices_backward": _check_places,
     "aten::max_pool3d_with_indices_backward": _check_places,
