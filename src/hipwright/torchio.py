@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -89,6 +89,15 @@ def map_torch(value: Any, fn: Callable[[torch.Tensor], Any]) -> Any:
     if isinstance(value, dict):
         return {key: map_torch(item, fn) for key, item in value.items()}
     return fn(value) if isinstance(value, torch.Tensor) else value
+
+
+def tensors_of(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors of a nesting of lists, tuples and dictionaries, in order."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from tensors_of(item)
 
 
 _UNFROZEN = torch.backends.disable_global_flags.__globals__["__allow_nonbracketed_mutation"]

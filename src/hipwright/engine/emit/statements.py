@@ -95,7 +95,7 @@ class Emitter(StatementBuilder):
         label = e.label or (f"{cname(e.attr[0])}_value" if e.op == "load" else "t")
         name = self.fresh(label)
         self.line(f"const {e.ctype} {name} = {text};")
-        self.scopes[-1][e.id] = name
+        self.name(e, name)
         return name
 
     # ------------------------------------------------------------ expressions
@@ -259,7 +259,7 @@ class Emitter(StatementBuilder):
             self.otherwise()
             self.line(f"{name} = {self.text(no)[0]};")
         self.close()
-        self.scopes[-1][e.id] = name
+        self.name(e, name)
         return name, ATOM
 
     def _inline(self, e: E) -> bool:
@@ -311,7 +311,7 @@ class Emitter(StatementBuilder):
         self.shared = outer
         for _ in attr.variables:
             self.close()
-        self.scopes[-1][e.id] = name
+        self.name(e, name)
         return name
 
 

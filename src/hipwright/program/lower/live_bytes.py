@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from hipwright.torchio import tensors_of
 
 
 class LiveBytes(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
@@ -43,12 +44,3 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch
     def _lose(self, key: int, nbytes: int) -> None:
         del self._known[key]
         self._living -= nbytes
-
-
-def tensors_of(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors of a nesting of lists, tuples and dictionaries, in order."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple, dict)):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from tensors_of(item)

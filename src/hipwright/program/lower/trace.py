@@ -15,13 +15,14 @@ from torch.utils._pytree import tree_leaves, tree_map
 from hipwright.errors import CandidateError
 from hipwright.program.lower.arguments import Argument, Dim3
 from hipwright.program.lower.closures import lower
-from hipwright.program.lower.live_bytes import LiveBytes, tensors_of
+from hipwright.program.lower.live_bytes import LiveBytes
 from hipwright.program.lower.table import to_device
 from hipwright.program.lower.unshaped import UNSHAPED
 from hipwright.program.parsed import Parsed
 from hipwright.program.updates import Updates
 from hipwright.records import TensorSpec
 from hipwright.tensors import HostTensor, Tree
+from hipwright.torchio import tensors_of
 
 _MOST_ZEROS = 1 << 26  # elements
 SPECS = (HostTensor, TensorSpec, torch.Tensor)

@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from hipwright.program.lower.live_bytes import tensors_of
 from hipwright.task.sizes import Shapes
 from hipwright.tensors import refilled
+from hipwright.torchio import tensors_of
 
 
 class Resized(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here

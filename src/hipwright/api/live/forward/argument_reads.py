@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils import _pytree as pytree
 
-from hipwright.program.lower.live_bytes import tensors_of
+from hipwright.torchio import tensors_of
 
 NUMBERS = (bool, int, float, complex)
 """What operators give where the processor waits for it."""

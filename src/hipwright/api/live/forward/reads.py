@@ -16,7 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hipwright.api.live.forward.modes import looking
-from hipwright.program.lower.live_bytes import tensors_of
+from hipwright.torchio import tensors_of
 
 T = TypeVar("T")
 _READS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}

@@ -23,7 +23,7 @@ from hipwright.api.live.forward.argument_reads import NUMBERS, ArgumentReads, Re
 from hipwright.api.live.forward.modes import looking
 from hipwright.api.live.forward.reads import DETACH, Read, is_read
 from hipwright.api.live.forward.results import PLAIN
-from hipwright.program.lower.live_bytes import tensors_of
+from hipwright.torchio import tensors_of
 
 T = TypeVar("T")
 
