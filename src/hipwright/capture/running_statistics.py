@@ -15,7 +15,7 @@ import torch
 @contextmanager
 def running_statistics_seen() -> Iterator[None]:
     """A context in which torch.instance_norm is what torch makes of it where it writes running statistics: a batch norm
-    over N * C channels, with the statistics of each, whose means over N are written (ATen, Normalization.cpp).
+    over N * C channels, with the statistics of each, whose means over N are written (at::native::instance_norm).
     """
     whole = torch.instance_norm
 
