@@ -293,3 +293,7 @@ def test_other_whole_numbers_divide_nothing():
     other = [torch.randn(6, 5), torch.tensor([1, 0, 2, 0]), *given[2:]]
     found = resize_all(given, other, ((3, 5), (4,), (4,), (1, 2)))
     assert [one.tolist() for one in found[1:]] == [one.tolist() for one in given[1:]]
+    places, mask = torch.tensor([2, 0, 3, 1]), torch.tensor([[0, 1, 1], [1, 0, 1]])
+    given = [torch.randn(6, 2), places, mask]
+    found = resize_all(given, [given[0], places.roll(1), mask], ((5, 3), (4,), (2, 3)))
+    assert torch.equal(found[1], places) and torch.equal(found[2], mask), "sums that are no chance"
