@@ -172,7 +172,7 @@ def _dividing(
 
 def _permutes(tensor: torch.Tensor) -> bool:
     """Whether a list holds every number below its length, whose sum is always the same."""
-    return tensor.dim() == 1 and tensor.sort().values.tolist() == [*range(tensor.numel())]
+    return tensor.dim() == 1 and bool(tensor.sort().values.tolist() == [*range(tensor.numel())])
 
 
 def _adding_up(lengths: torch.Tensor, size: int, least: int) -> torch.Tensor:
