@@ -49,3 +49,22 @@ def test_an_instance_norm_says_what_it_writes() -> None:
         "self.norm.running_var",
     }
     assert sum("instance_norm" in node.op for node in graph.nodes) == 1, "the one without statistics"
+
+
+@pytest.mark.skipif(not hasattr(torch.nn, "LinearCrossEntropyLoss"), reason="torch has it from 2.13 on")
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_a_cross_entropy_in_chunks_is_a_layer_and_a_loss(reduction: str) -> None:
+    options = torch.nn.LinearCrossEntropyOptions()
+
+    def loss(x: torch.Tensor, weight: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = torch.nn.functional.linear_cross_entropy(
+            x, weight, target, reduction=reduction, options=options
+        )
+        return found
+
+    before = torch.nn.functional.linear_cross_entropy
+    inputs = [torch.randn(9, 5), torch.randn(4, 5), torch.arange(9) % 4]
+    graph = captured(Op(loss), inputs)
+    names = {node.op.split(".")[0] + "." + node.op.split(".")[1] for node in graph.nodes}
+    assert "aten.linear" in names and all(name.startswith("aten.") for name in names), names
+    assert torch.nn.functional.linear_cross_entropy is before

@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 from hipwright.capture.assumptions import assumptions, slice_bounds, split_counts
 from hipwright.capture.backward_operators import decompositions
 from hipwright.capture.causal_masks import masks_unread
+from hipwright.capture.defined_operators import operators_as_defined
 from hipwright.capture.fake_operators import lengths_as_tensors, register
 from hipwright.capture.fx_nodes import Builder, access_of, calls_of, nest
 from hipwright.capture.graph import Graph, Input, Mutation, Node
@@ -30,7 +31,6 @@ from hipwright.capture.plain_attributes import attributes_as_buffers
 from hipwright.capture.raising_checks import raising_checks_pass
 from hipwright.capture.random_operators import draws_numbers, layout_guards, without_certain_draws
 from hipwright.capture.recurrent_shapes import steps_unwalked
-from hipwright.capture.running_statistics import running_statistics_seen
 from hipwright.capture.time_limit import SECONDS, TraceTooLong, within
 from hipwright.capture.value_dependent import NUMBER_HINT, UNTRACED, at_node, explained, untraced
 from hipwright.errors import TaskError
@@ -63,7 +63,7 @@ def capture(
         given, dynamic = _unmarked(marked), bool(how)
         try:
             limit = SECONDS if how is True and free is None and not below else 0
-            with raising_checks_pass(), masks_unread(), lengths_as_tensors(), running_statistics_seen(), within(limit):
+            with raising_checks_pass(), masks_unread(), lengths_as_tensors(), operators_as_defined(), within(limit):
                 if below:
                     return trace(model, args, names, dynamic).to_dict()
                 chosen = how if not isinstance(how, bool) else free if how else 0
@@ -96,7 +96,7 @@ def exported(model: torch.nn.Module, args: Sequence[torch.Tensor]) -> tuple[Expo
     for free in attempts:
         limit = SECONDS if free is None else 0
         try:
-            with masks_unread(), lengths_as_tensors(), running_statistics_seen(), within(limit):
+            with masks_unread(), lengths_as_tensors(), operators_as_defined(), within(limit):
                 program = _export(model, _unmarked(tuple(args)), free, LONG)
             return program, _Exported(program, names, args, free != 0).graph()
         except TraceTooLong:

@@ -29,7 +29,8 @@ class IndexRule:
     """How an index output selects: index i along `dim` of `source` yields `values`; any index of a tie is accepted.
 
     several: the output holds more than one index along `dim` (topk, sort), and they must differ. others: further ways
-    that explain the output as well, of which nothing tells which is the task's; an index that is right by one is right.
+    that explain the output as well, of which nothing tells which is the task's: an output is judged by the one by which
+    most of its indices are right.
     """
 
     source: F64
@@ -41,8 +42,7 @@ class IndexRule:
 
     def same_choice(self, got: npt.NDArray[np.int64]) -> Mask:
         """Where `got` selects a value equal to the expected one; an index out of range or repeated is wrong."""
-        same: Mask = np.logical_or.reduce([one._chosen(got) for one in (self, *self.others)])
-        return same
+        return max((one._chosen(got) for one in (self, *self.others)), key=np.count_nonzero)
 
     def _chosen(self, got: npt.NDArray[np.int64]) -> Mask:
         size = self.source.shape[self.dim]
