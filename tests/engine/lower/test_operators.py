@@ -277,6 +277,34 @@ LOSSES: list[Function] = [
     lambda x, y, t: torch.clamp(1 - x * y, min=0).mean(),
 ]
 
+REDUCTIONS_OF_LOSSES = [{"reduction": name} for name in ("none", "mean", "sum")]
+LOSS_OPTIONS: list[Function] = [
+    *(
+        lambda x, y, t, how=how, more=more, of=of: F.cross_entropy(x, y.softmax(1) if of else t, **how, **more)
+        for how in REDUCTIONS_OF_LOSSES
+        for of in (False, True)
+        for more in ({}, {"label_smoothing": 0.15}, *([] if of else [{"ignore_index": 2}]))
+    ),
+    *(
+        lambda x, y, t, how=how, loss=loss: loss(x, y, how)
+        for how in REDUCTIONS_OF_LOSSES
+        for loss in (
+            lambda x, y, how: F.mse_loss(x, y, **how),
+            lambda x, y, how: F.l1_loss(x, y, **how),
+            lambda x, y, how: F.huber_loss(x, y, delta=0.7, **how),
+            lambda x, y, how: F.smooth_l1_loss(x, y, beta=0.0, **how),
+            lambda x, y, how: F.kl_div(x.log_softmax(1), y.log_softmax(1), log_target=True, **how),
+            lambda x, y, how: F.kl_div(x.log_softmax(1), y.softmax(1), **how),
+            lambda x, y, how: F.binary_cross_entropy(x.sigmoid(), y.sigmoid(), weight=y.abs(), **how),
+            lambda x, y, how: F.binary_cross_entropy_with_logits(x, y.sigmoid(), pos_weight=y[0].abs(), **how),
+            lambda x, y, how: F.poisson_nll_loss(x, y.abs() + 2.0, full=True, **how),
+            lambda x, y, how: F.gaussian_nll_loss(x, y, y.abs() + 0.1, full=True, **how),
+            lambda x, y, how: F.triplet_margin_loss(x, y, -x, swap=True, **how),
+            lambda x, y, how: F.hinge_embedding_loss(x, y.sign(), margin=0.5, **how),
+        )
+    ),
+]
+
 BATCHES: dict[str, tuple[list[Function], list[torch.Tensor], list[torch.Tensor] | None, tuple[str, ...]]] = {
     "activations": (ACTIVATIONS, [draw(7, 33)], [draw(1, 5)], ()),
     "activations of a vector": (ACTIVATIONS, [draw(9)], None, ()),
@@ -296,10 +324,17 @@ BATCHES: dict[str, tuple[list[Function], list[torch.Tensor], list[torch.Tensor] 
     "shifts": (SHIFTS, [whole(-300, 300, 5, 9), whole(-3, 70, 5, 9, seed=1)], None, ()),
     "gathers": (GATHERS, [draw(7, 5), whole(0, 7, 3, 4)], None, ()),
     "losses": (LOSSES, [draw(9, 6), draw(9, 6, seed=1), whole(0, 6, 9)], None, ()),
+    "options of losses": (
+        LOSS_OPTIONS,
+        [draw(9, 6), draw(9, 6, seed=1), whole(0, 6, 9)],
+        None,
+        ("aten.poisson_nll_loss.default",),
+    ),
 }
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:reduction. 'mean' divides")
 @pytest.mark.parametrize("name", list(BATCHES))
 @pytest.mark.matrix(keep=3)
 def test_batch(name: str) -> None:

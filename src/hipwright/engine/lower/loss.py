@@ -267,7 +267,7 @@ def _probabilities(
         raise NotLowered("class weights with class probabilities")
     wanted = m.of(target)
     if smoothing:
-        share = m.fn("/", _size(c, logp.shape[axis], m), 1 / smoothing)
+        share = m.fn("*", _size(c, logp.shape[axis], m), 1 / smoothing)
         wanted = m.fn("+", m.fn("*", wanted, 1 - smoothing), m.fn("reciprocal", share))
     rows = c.squeeze(m.fn("*", m.sum(m.fn("*", logp, wanted), [axis], "dot"), -1.0), [axis])
     if reduction == NONE:
