@@ -252,6 +252,11 @@ GATHERS: list[Function] = [
     lambda x, i: F.embedding(i, x).mean(1),
     lambda x, i: x[i[0]].softmax(-1),
     lambda x, i: x[-i[0] - 1],
+    lambda x, i: x[:, 0].gather(0, i[0, 0]),
+    lambda x, i: x[:, 0].gather(-1, i[0]),
+    lambda x, i: x[0, 0].gather(0, i[0] * 0),
+    lambda x, i: x[0, 0].gather(0, i[0, 0] * 0),
+    lambda x, i: torch.take_along_dim(x[:, 0], i[0], 0),
 ]
 LOSSES: list[Function] = [
     lambda x, y, t: F.mse_loss(x, y),

@@ -64,6 +64,8 @@ def gather(c: LoweringContext, meta: Meta, x: Tensor, dim: Any, index: Any, **kw
 
     def at(i: Index) -> E:
         chosen = position(c, index, c.broadcast(index, i), x.shape[d])
+        if x.rank == 1:  # of a vector a scalar index picks a scalar
+            return x.at([chosen])
         return x.at([chosen if k == d else j for k, j in enumerate(i)])
 
     return c.tensor(x.dtype, c.shape(meta), at)

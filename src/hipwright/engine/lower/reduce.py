@@ -293,6 +293,8 @@ def cosine_similarity(c: LoweringContext, meta: Meta, a: Tensor, b: Tensor, dim:
     m = Math(c, meta.dtype)
     if a.rank != b.rank:
         raise NotLowered("operands of different rank")
+    if not a.rank:
+        raise NotLowered("scalars")
     axis = dim % a.rank
     axes, size = [axis], b.shape[axis] if a.shape[axis] == ONE else a.shape[axis]
     x, y = (
