@@ -32,6 +32,11 @@ def test_cosine_similarity_of_broadcast_operands(dim: int) -> None:
     check(Op(lambda a, b: torch.cosine_similarity(a, b, dim=dim)), [y, x])
 
 
+def test_a_cosine_of_scalars_is_the_librarys() -> None:
+    cosine = Op(lambda a, b: torch.cosine_similarity(a, b, dim=0) + 1)
+    check(cosine, [torch.tensor(2.0), torch.tensor(-3.0)], library=["aten.cosine_similarity.default"])
+
+
 @pytest.mark.filterwarnings("ignore:.*degrees of freedom")
 def test_the_mean_of_no_values() -> None:
     model = Op(lambda x: torch.var_mean(x, 1))
