@@ -1,13 +1,16 @@
-"""A PostgreSQL server for the tests of a session; they are skipped, with the reason, where there is none."""
+"""Archives for the tests: a PostgreSQL server for a session, and a place of each database. Tests are skipped, with the
+reason, where there is no server."""
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from benchmarks.archive.server import Server, missing, running
+from hipwright.archive import Place
 
 
 def why_no_postgres() -> str:
@@ -32,3 +35,14 @@ def fragile_server() -> Iterator[Server]:
         pytest.skip(why)
     with running(fsync="off") as found:
         yield found
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Where a new archive of each database goes."""
+    from test_postgres import schema_of
+
+    if request.param == "sqlite":
+        return tmp_path / "archive"
+    server: Server = request.getfixturevalue("server")
+    return server.url(schema_of(tmp_path))

@@ -10,23 +10,13 @@ import msgspec
 import pytest
 from archive_contract import a_run, evaluated, program, proposed
 from test_damage import fill, spoil
-from test_postgres import schema_of
 
-from benchmarks.archive.server import Server
 from hipwright.archive import Archive, Confirmed, Evaluated, Finished, LogEntry, Place, list_runs, read_log, summary_of
 from hipwright.archive.similar import known_for, similar, tasks_of_source
 from hipwright.records import Task
 
 SOURCE = "class Model:\n    def forward(self, x):\n        return torch.relu(x @ x)\n"
 TASK = Task(name="t", source=SOURCE, workloads=())
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    if request.param == "sqlite":
-        return tmp_path / "archive"
-    server: Server = request.getfixturevalue("server")
-    return server.url(schema_of(tmp_path))
 
 
 def search(archive: Archive, name: str, programs: list[int], *, refused: int | None = None) -> None:

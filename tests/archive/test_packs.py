@@ -9,21 +9,11 @@ from typing import Any
 import pytest
 from archive_contract import a_run
 from test_digests import SOURCE, no_events, search
-from test_postgres import schema_of
 
-from benchmarks.archive.server import Server
 from hipwright.archive import Archive, Finished, Place, list_runs, read_log, summary_of
 from hipwright.archive.database import FASTEST, MOST_FASTEST, REFUSED, Digest, RunDigests, VerifiedRow
 from hipwright.archive.digests import packs, records, runs, task_texts
 from hipwright.records import Task
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    if request.param == "sqlite":
-        return tmp_path / "archive"
-    server: Server = request.getfixturevalue("server")
-    return server.url(schema_of(tmp_path))
 
 
 @pytest.fixture(autouse=True)
