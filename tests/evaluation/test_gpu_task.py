@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -137,6 +138,34 @@ def test_a_timing_does_not_wait_for_a_whole_verification(bench: Evaluator, monke
             time.sleep(0.5)
             assert len(calls) <= known + 1  # one was about to begin
         assert later.result()[0].passed and len(calls) > known + 3
+
+
+def test_work_that_gives_way_keeps_no_thread_from_the_processes(
+    bench: Evaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A timing that goes first waits for the shared work of other threads, which may open or ask a task's processes."""
+    task, own, gave, stuck = bench.gpus["cuda"], threading.local(), [0], list[str]()
+
+    def others() -> None:
+        own.other = True
+        task.worker.open()
+        task.reference.ask("describe")
+
+    def give_way() -> None:
+        if getattr(own, "other", False) or stuck:
+            return
+        gave[0] += 1
+        thread = threading.Thread(target=others, daemon=True)
+        thread.start()
+        thread.join(20.0)
+        if thread.is_alive():
+            stuck.append("".join(traceback.format_stack(limit=8)))
+
+    for process in (task.worker, task.reference):
+        monkeypatch.setattr(process, "give_way", give_way)
+    found = bench.evaluate(program("row_sum_tree"))
+    assert not stuck, stuck[0]
+    assert found.passed and gave[0] > 20
 
 
 def test_held_parameters_have_a_process_that_no_baseline_blocks(

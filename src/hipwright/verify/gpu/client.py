@@ -41,7 +41,7 @@ class CandidateWorker(WorkerConnection):
         Raises CandidateError for what the program does wrong, infrastructure errors for the rest. A dead process is
         replaced once.
         """
-        with self._lock:
+        with self._turn:
             own = self.fresh if self.fresh is not None else TARGETS.is_host(self.driver) or program.form == "modelnew"
             if own and self._program != program.key:
                 self.close()

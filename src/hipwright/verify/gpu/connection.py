@@ -62,7 +62,8 @@ class WorkerConnection:
     built for; builds of the host target run on device "cpu". limit_s: wall seconds of one call of a candidate (None: as
     the driver needs). memory_limit_bytes: device memory that candidates may use, 0 for a GPU's usual share
     (verify.gpu.subjects.SHARE). Host code of candidates (the driver "cpu", ModelNew files) gets a process for each
-    program; fresh=False keeps one all the same. give_way(): is called before each call.
+    program; fresh=False keeps one all the same. give_way(): is called before each call. What it waits for may wait for
+    a thread that opens or closes this process, so it is called in a turn (`held`), never with the lock of one call.
     """
 
     zygote: Zygote
@@ -85,7 +86,8 @@ class WorkerConnection:
     _program: str = ""
 
     def __post_init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # of one call
+        self._turn = threading.RLock()  # of several in a row; taken before the lock
         self._ids = itertools.count(1)
         self._tables: dict[int, tuple[Tree, str]] = {}
         self._sent: set[str] = set()
@@ -103,8 +105,7 @@ class WorkerConnection:
 
     def open(self) -> None:
         """Starts the process, if there is none. Raises DeviceError where the device does not work."""
-        with self._lock:
-            self._alive()
+        self._alive()
 
     def close(self) -> None:
         """Ends the process; the next call starts another."""
@@ -120,13 +121,15 @@ class WorkerConnection:
         """The bridge between this worker and a host, for so many bytes; None where they are few or there is none."""
         if host is None or nbytes < bridges.LEAST_BYTES:
             return None
-        with self._lock:
-            session = self._alive()
-            if self._bridge is None or self._bridge.session is not session:
-                if self._bridge is not None:
-                    self._bridge.close()
-                self._bridge = Bridge.opened(session, self.device, self._call_bridge)
-            return self._bridge if self._bridge.reaches(host) else None
+        with self._turn:
+            with self._lock:
+                session = self._alive()
+                if self._bridge is None or self._bridge.session is not session:
+                    if self._bridge is not None:
+                        self._bridge.close()
+                    self._bridge = Bridge.opened(session, self.device, self._call_bridge)
+                found = self._bridge
+            return found if found.reaches(host) else None
 
     def _call_bridge(self, method: str, header: Mapping[str, Any], **fds: Any) -> dict[str, Any]:
         assert self._session is not None
@@ -134,8 +137,8 @@ class WorkerConnection:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """A context in which no other thread uses this worker."""
-        with self._lock:
+        """A context in which no other thread has calls in a row: those that begin and end by themselves go between."""
+        with self._turn:
             yield
 
     @abstractmethod
@@ -154,7 +157,7 @@ class WorkerConnection:
 
     def forget(self, state: Tree, sets: Sequence[str] = ()) -> None:
         """Frees the state table and the sets of a task that this worker will not serve again."""
-        with self._lock:
+        with self._turn:
             _, key = self._tables.pop(id(state), (None, ""))
             self._sent.discard(key)
             self.cases.retire()
@@ -180,13 +183,14 @@ class WorkerConnection:
         return self.host_code_limit_s if program.form == "modelnew" else self.call_limit_s
 
     def _alive(self) -> Session:
-        if self._session is None or not self._session.alive:
-            self._sent.clear()
-            self.cases.clear()
-            self.placed.clear()
-            self._session = self.standby.take() if self.standby is not None else self.start()
-            self._session.extend = self.canary.stalled if self.canary is not None else None
-        return self._session
+        with self._lock:
+            if self._session is None or not self._session.alive:
+                self._sent.clear()
+                self.cases.clear()
+                self.placed.clear()
+                self._session = self.standby.take() if self.standby is not None else self.start()
+                self._session.extend = self.canary.stalled if self.canary is not None else None
+            return self._session
 
     def start(self) -> Session:
         """A new process, for this worker or another one like it."""

@@ -137,7 +137,7 @@ class DeviceReference(DeviceProcess):
 
     def ask_once(self, method: str, drawn: InputSetId) -> tuple[dict[str, Any], Tree]:
         """A request about inputs whose reply cannot change, cached."""
-        with self._lock:
+        with self._turn:
             if (method, drawn) not in self._known:
                 self._known[method, drawn] = self.ask(method, self.header(drawn))
             reply: tuple[dict[str, Any], Tree] = self._known[method, drawn]
@@ -153,7 +153,7 @@ class DeviceReference(DeviceProcess):
         Raises TaskError where the reference fails on them; a family's inputs that it refuses are `rejected` instead.
         """
         drawn = self._drawn(workload, seed, family, slot)
-        with self._lock:
+        with self._turn:
             key = (drawn, self.state_number(state), policy)
             if key not in self._expected:
                 try:
@@ -234,7 +234,7 @@ class DeviceReference(DeviceProcess):
         order = rules.pairing(got, expected.tree)  # a dict may have its keys in another order
         place = {number: index for index, number in enumerate(order)}
         specs = [given[number] for number in order]
-        with self._lock:  # the host runs one comparison with a case at a time
+        with self._turn:  # the host runs one comparison with a case at a time
             case = self._begin(expected, [list(spec.stride) for spec in specs])
             for leaf, offset, chunk in stream if bridge is not None else rules.prefetched(stream):
                 at = {"case": case, "leaf": place[leaf], "offset": offset}
@@ -255,7 +255,7 @@ class DeviceReference(DeviceProcess):
         for _ in range(2):
             if not self.ask("compare_begin", {"case": expected.case, "strides": strides})[0].get("gone"):
                 return expected.case
-            with self._lock:
+            with self._turn:
                 key, (state, policy) = self._keys[expected.case]
                 self._expected.pop(key, None)
                 drawn = expected.drawn
@@ -332,7 +332,7 @@ class DeviceReference(DeviceProcess):
 
         Tables are kept alive, so an id belongs to one table.
         """
-        with self._lock:
+        with self._turn:
             if id(state) not in self._states:
                 self._states[id(state)] = (state, next(self._ids))
             number = self._states[id(state)][1]

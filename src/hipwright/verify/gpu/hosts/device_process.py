@@ -38,8 +38,9 @@ class DeviceProcess:
 
     init: of `task.device.server.DeviceHost`. generation: counts the sessions; what one held is gone with it. crowded():
     whether other tasks share the device, so that a want of memory is nobody's fault: then it raises Crowded.
-    give_way(): is called before each request, outside the process's lock. share(): bytes of device memory that the
-    process may keep, 0 for all; spare(wanted): bytes beyond them that it may use until the block ends.
+    give_way(): is called before each request, outside the lock that a request takes, as what it waits for may wait for a
+    thread that closes this process. share(): bytes of device memory that the process may keep, 0 for all;
+    spare(wanted): bytes beyond them that it may use until the block ends.
     """
 
     def __init__(
@@ -53,7 +54,8 @@ class DeviceProcess:
         self.generation = 0
         self._zygote, self._init, self._limits = zygote, init, limits
         self._session: Session | HostedTask | None = None
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # of one request
+        self._turn = threading.RLock()  # of several in a row; taken before the lock
         self._done_bridges: list[int] = []
         self.crowded: Callable[[], bool] = lambda: False
         self.give_way: Callable[[], None] = lambda: None
@@ -77,12 +79,13 @@ class DeviceProcess:
         """Forgets what an earlier session held."""
 
     def _alive(self) -> Session | HostedTask:
-        if self._session is None or not self._session.alive:
-            self.started_again()
-            self.generation += 1
-            init = {**self._init, "share_bytes": self.share()}
-            self._session = self._zygote.session(_SERVICE, init, limits=self._limits)
-        return self._session
+        with self._lock:
+            if self._session is None or not self._session.alive:
+                self.started_again()
+                self.generation += 1
+                init = {**self._init, "share_bytes": self.share()}
+                self._session = self._zygote.session(_SERVICE, init, limits=self._limits)
+            return self._session
 
     @contextmanager
     def with_spare(self, wanted: int) -> Iterator[None]:
