@@ -153,6 +153,18 @@ def test_values_of_another_device_are_none_of_the_graph() -> None:
     assert why(lambda: x + lift(fresh), [x], []) == "it copies values of the processor"
 
 
+def test_the_state_of_an_attentions_random_numbers_is_none_of_its_values() -> None:
+    """`_scaled_dot_product_efficient_attention` gives two numbers of the processor beside what it computes."""
+    x = torch.zeros(3, device=META)
+    with torch.library._scoped_library("hipwright_watch", "DEF") as library:
+        library.define("attention(Tensor x, int[] beside) -> (Tensor, Tensor)")
+        library.impl("attention", lambda x, beside: (x * 2.0, torch.zeros(beside)), "Meta")
+        attention = torch.ops.hipwright_watch.attention.default
+        assert why(lambda: attention(x, [])[0], [x], []) == ""
+        several = "it uses tensors of several devices (hipwright_watch::attention)"
+        assert why(lambda: attention(x, [3])[0], [x], []) == several, "values"
+
+
 def test_generators_of_all_kinds_are_seen() -> None:
     x, own = torch.zeros(3), torch.Generator()
     drawn_ = "it draws random numbers"

@@ -14,7 +14,7 @@ import torch
 from torch.fx import Graph, Node
 
 from hipwright.api.live.attention import attention_whole
-from hipwright.api.live.statistics import statistics_contiguous
+from hipwright.api.live.layouts import statistics_contiguous, views_in_any_layout
 from hipwright.errors import TaskError
 
 _CHECKS = ("aten._assert_scalar", "aten._assert_async", "aten._assert_tensor_metadata", "aten.sym_constrain_range")
@@ -49,6 +49,7 @@ def statements(graph: Graph, roles: Mapping[str, str], outputs: Sequence[Node]) 
     copied.output(tuple(made[node] for node in outputs))
     attention_whole(copied)
     statistics_contiguous(copied)
+    views_in_any_layout(copied)
     copied.eliminate_dead_code(_stays)
     code = copied.python_code("self")
     lines = [_FORGET.sub("", line.strip()) for line in code.src.split("\n")]

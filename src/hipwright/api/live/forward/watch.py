@@ -146,13 +146,18 @@ class CallWatch(TorchDispatchMode):  # type: ignore[misc]
         return ""
 
     def _crosses(self, found: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> bool:
-        """Whether values come from another device or go there, but for numbers that the call itself made."""
+        """Whether values come from another device or go there, but for numbers that the call itself made.
+
+        An attention gives the state of its random numbers, two numbers of the processor, beside its own results.
+        """
         here = [one.device == self._device for one in (*found, *results)]
         if all(here) or not any(here):
             return False
         others = [one for one in found if one.device != self._device]
+        given = [one for one in results if one.device != self._device]
         numbers = all(one.ndim == 0 and self._storage(one) in self._made for one in others)
-        return not (numbers and len(others) < len(found) and all(one.device == self._device for one in results))
+        beside = all(one.ndim == 0 for one in given) and len(given) < len(results)
+        return not (numbers and len(others) < len(found) and (not given or beside))
 
     def refused(self, leaves: Sequence[Any]) -> str:
         """Why a result cannot be copied out of a graph; "" where it can."""

@@ -1,4 +1,4 @@
-"""Backward operators that read the statistics of a norm by address, as their own forward laid them out."""
+"""What a traced graph takes for granted of layouts: another device's operators lay their results out otherwise."""
 
 from __future__ import annotations
 
@@ -22,3 +22,14 @@ def statistics_contiguous(graph: Graph) -> None:
                 laid = graph.call_function(torch.ops.aten.contiguous.default, (given,))
             laid.meta.update(given.meta)
             node.update_arg(place, laid)
+
+
+def views_in_any_layout(graph: Graph) -> None:
+    """Makes views reshapes, which copy where they have to. In place.
+
+    A reshape is traced as a view where the result that it reshapes is laid out for it on the tracing device: an
+    attention's is in another order of dimensions on another.
+    """
+    for node in graph.nodes:
+        if node.target is torch.ops.aten.view.default:
+            node.target = torch.ops.aten.reshape.default

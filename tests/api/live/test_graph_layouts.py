@@ -1,10 +1,11 @@
-"""Backward operators of norms compute the same values in every layout of their statistics."""
+"""The text of a traced graph computes the same values in every layout of what its operators give."""
 
 from __future__ import annotations
 
 import torch
 
-from hipwright.api.live.statistics import statistics_contiguous
+from hipwright.api.live.exported import live_task
+from hipwright.api.live.layouts import statistics_contiguous
 
 aten = torch.ops.aten
 
@@ -21,3 +22,16 @@ def test_layouts_of_a_layer_norms_statistics() -> None:
     statistics_contiguous(graph.graph)
     graph.recompile()
     assert torch.allclose(graph(grad, x, *turned), exact)
+
+
+class Split(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x * 2.0).view(-1, 3, 4).transpose(0, 1)
+
+
+def test_a_view_of_a_result_in_another_layout_is_a_copy() -> None:
+    x = torch.randn(2, 3, 8)
+    found: dict[str, type[torch.nn.Module]] = {}
+    exec(live_task(Split(), (x,), {}, "split").task.text, found)
+    turned = x.transpose(0, 2).contiguous().transpose(0, 2)
+    assert torch.equal(found["Model"]()(turned)[0], Split()(x))
