@@ -9,6 +9,24 @@ import torch
 from tests.engine.test_backward import TASK, trained
 from tests.ship.shipping import shipped
 
+COUNT = 65
+MANY = f"""
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        for number in range({COUNT}):
+            setattr(self, f"w{{number}}", torch.nn.Parameter(torch.rand(6)))
+
+    def forward(self, x):
+        y = x * 2.0
+{"".join(f"        y = torch.sin(y + self.w{number}){chr(10)}" for number in range(COUNT))}        return y
+
+def get_inputs():
+    return [torch.rand(4, 6)]
+"""
+
 
 def test_the_engines_backward_as_an_operator(tmp_path: Path) -> None:
     torch.manual_seed(0)
@@ -36,3 +54,20 @@ def test_the_engines_backward_as_an_operator(tmp_path: Path) -> None:
         for run in (compiled, lambda *given: made.reference.Model.forward(model, *given))
     )
     torch.testing.assert_close(alone, want_alone)
+
+
+def test_more_arguments_than_an_operator_takes_are_a_list(tmp_path: Path) -> None:
+    """torch's operators have at most 64: a network has a parameter for each, and backward what was saved as well."""
+    made = shipped(tmp_path, "shipped_many", MANY, trained(MANY)[1].text)
+    assert made.spec.LISTED == (True,) * (1 + COUNT) and made.spec.BACKWARD_LISTED is not None
+    model, own = made.default(), made.reference.Model()
+    own.load_state_dict(model.state_dict())
+    x = torch.rand(4, 6, requires_grad=True)
+    state = [getattr(model, path) for _, path, _, _ in made.spec.STATE]
+    torch.library.opcheck(torch.ops.shipped_many.forward, ([x, *state],))
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    for run in (model, compiled):
+        got = torch.autograd.grad(run(x).sum(), [x, *model.parameters()])
+        want = torch.autograd.grad(own(x).sum(), [x, *own.parameters()])
+        torch.testing.assert_close(run(x), own(x))
+        torch.testing.assert_close(got, want)

@@ -51,7 +51,8 @@ def next_pow2(n):
 SPEC_HEAD = '''"""What the operators take and give, and what the kernels are called with.
 
 STATE: (place among the arguments, path in the module, shape, dtype). SAVED: where each thing that backward reads comes
-from. GRADS: which arguments the gradients are of. ATTRIBUTES: of the module that the kernels were written for.
+from. GRADS: which arguments the gradients are of. ATTRIBUTES: of the module that the kernels were written for. LISTED,
+BACKWARD_LISTED: None, or of each argument whether it is in the list that an operator of more than 64 takes first.
 """
 
 '''

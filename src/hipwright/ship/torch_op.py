@@ -21,6 +21,7 @@ from hipwright.program.signature import Param
 from hipwright.ship import texts
 from hipwright.ship.constructor import constructor_arguments
 from hipwright.ship.interface import Interface, interface
+from hipwright.ship.operands import TENSOR, listed, passed, schema
 from hipwright.ship.plan_text import PlanText
 from hipwright.ship.subject import ShippedProgram
 from hipwright.toolchain import clang, device_headers
@@ -168,7 +169,9 @@ def _spec(subject: ShippedProgram, found: Interface, plain: PlanText) -> str:
     values = {
         "NAME": subject.name,
         "SCHEMA": _schema(found, plain),
+        "LISTED": listed([kind for kind, _ in _takes(found, plain)]),
         "BACKWARD_SCHEMA": _backward_schema(found, plain),
+        "BACKWARD_LISTED": listed([kind for kind, _ in _backward_takes(found, plain)]),
         "STATE": tuple(
             (first + i, path, tuple(state[path].shape), str(state[path].dtype).removeprefix("torch."))
             for i, path in enumerate(plain.state)
@@ -186,17 +189,26 @@ def _spec(subject: ShippedProgram, found: Interface, plain: PlanText) -> str:
     return texts.SPEC_HEAD + "\n".join(lines) + "\n"
 
 
+def _takes(found: Interface, plain: PlanText) -> list[tuple[str, str]]:
+    """(type, name) of the operator's arguments."""
+    return [(kind, name) for name, kind, _ in found.arguments] + [(TENSOR, name) for name in plain.state.values()]
+
+
 def _schema(found: Interface, plain: PlanText) -> str:
-    takes = [f"{schema} {name}" for name, schema, _ in found.arguments] + [f"Tensor {n}" for n in plain.state.values()]
     extra = sum(kind == "tensor" for kind, _ in found.saved or ())
-    return f"({', '.join(takes)}) -> {_returns(len(found.outputs) + len(found.written) + extra)}"
+    returns = _returns(len(found.outputs) + len(found.written) + extra)
+    return f"({schema(_takes(found, plain))}) -> {returns}"
+
+
+def _backward_takes(found: Interface, plain: PlanText) -> list[tuple[str, str]]:
+    """(type, name) of the arguments of the operator that gives gradients."""
+    grads = [(TENSOR, f"grad{i}") for i in range(len(found.outputs))]
+    saved = [(place if kind == "host" else TENSOR, f"saved{i}") for i, (kind, place) in enumerate(found.saved or ())]
+    return [*grads, *saved, *((TENSOR, name) for name in plain.state.values())]
 
 
 def _backward_schema(found: Interface, plain: PlanText) -> str:
-    grads = [f"Tensor grad{i}" for i in range(len(found.outputs))]
-    saved = [f"{place if kind == 'host' else 'Tensor'} saved{i}" for i, (kind, place) in enumerate(found.saved or ())]
-    takes = [*grads, *saved, *(f"Tensor {name}" for name in plain.state.values())]
-    return f"({', '.join(takes)}) -> {_returns(len(found.grads))}"
+    return f"({schema(_backward_takes(found, plain))}) -> {_returns(len(found.grads))}"
 
 
 def _returns(count: int) -> str:
@@ -240,6 +252,8 @@ def _init_fields(subject: ShippedProgram, found: Interface, plain: PlanText) -> 
     saved = sum(kind == "tensor" for kind, _ in found.saved or ())
     outs = [f"out{i}" for i in range(len(found.outputs))]
     new = [f"new{i}" for i in range(len(found.written))]
+    takes = _takes(found, plain)
+    together = listed([kind for kind, _ in takes])
     copied = (f"        {self_path(p)}.copy_({n}.detach())\n" for p, n in zip(found.written, new, strict=True))
     return {
         "name": subject.name,
@@ -248,8 +262,9 @@ def _init_fields(subject: ShippedProgram, found: Interface, plain: PlanText) -> 
         "passed": ", ".join(names),
         "tensor": tensor,
         "results": ", ".join([*outs, *new, *["_"] * saved]),
-        "flat": ", ".join([*(path for _, _, path in found.arguments), *map(self_path, plain.state)]),
-        "arguments": ", ".join([*(name for name, _, _ in found.arguments), *plain.state.values()]),
+        "flat": passed([*(path for _, _, path in found.arguments), *map(self_path, plain.state)], together),
+        "arguments": ", ".join(name for _, name in takes),
+        "operands": passed([name for _, name in takes], together),
         "updates": "".join(copied),
         "nest": found.nest,
     }

@@ -22,6 +22,7 @@ from hipwright.ship.flashinfer.workloads import (
     function_workloads,
     state_names,
 )
+from hipwright.ship.operands import TENSOR, listed, passed
 from hipwright.ship.subject import Examples, Files, ShipFormat, ShippedProgram
 from hipwright.ship.torch_op import Generated, checked, generated, runtime_files
 from hipwright.tensors import HostTensor
@@ -101,13 +102,15 @@ def _reference(subject: ShippedProgram, made: Generated) -> str:
 
 def _solution(subject: ShippedProgram, made: Generated, name: str) -> dict[str, Any]:
     names, found = state_names(subject, made.found), made.found
+    state = made.plain.state
+    types = [*(kind for _, kind, _ in found.arguments), *[TENSOR] * len(state)]
     total = len(found.outputs) + sum(kind == "tensor" for kind, _ in found.saved or ())
     first = "[0]" if len(found.outputs) == 1 else f"[:{len(found.outputs)}]"
     main = texts.MAIN.format(
         name=subject.name,
         key=subject.program.key,
         arguments=_parameters(subject, made),
-        read=", ".join([*(name for name, _, _ in found.arguments), *(names[path] for path in made.plain.state)]),
+        read=passed([*(name for name, _, _ in found.arguments), *(names[path] for path in state)], listed(types)),
         chosen="" if total == 1 else first,
     )
     sources = {"main.py": checked(main), **runtime_files(subject, made)}

@@ -81,7 +81,7 @@ op.register(spec, plan, KERNELS, "FRAGMENT")
 
 def {function}({arguments}):
     """The operator: the outputs, then new values of buffers that it writes, then what its backward needs."""
-    return ops.forward({arguments})
+    return ops.forward({operands})
 
 
 def _check(module):

@@ -4,6 +4,8 @@
     NAME::backward(gradients of the outputs, what was saved, state) -> gradients
     NAME::no_backward                what a gradient becomes that the plan does not have: an error when it is computed
 The operators are functional: a buffer that the plan writes is copied first, and its new value is returned.
+An operator has at most 64 arguments. Where there are more, all tensors are its first, a list, and the rest follow:
+spec.LISTED and spec.BACKWARD_LISTED then say of each argument whether it is a tensor, else they are None.
 """
 
 from __future__ import annotations
@@ -69,14 +71,15 @@ class Operator:
 
     def forward(self, *arguments: Any) -> Any:
         """Runs the plan on the arguments' device."""
-        return self._forward(_device_of(arguments), arguments, self.kernels.on)
+        return self._forward(_flat(arguments, self.spec.LISTED), self.kernels.on)
 
     def fake_forward(self, *arguments: Any) -> Any:
         """Runs the plan without its kernels: shapes, dtypes and strides."""
-        return self._forward(_device_of(arguments), arguments, _no_kernels)
+        return self._forward(_flat(arguments, self.spec.LISTED), _no_kernels)
 
-    def _forward(self, device: Any, arguments: Sequence[Any], on: Callable[[Any], Any]) -> Any:
+    def _forward(self, arguments: Sequence[Any], on: Callable[[Any], Any]) -> Any:
         self._check_state(arguments)
+        device = _device_of(arguments)
         with _on_device(device):
             k = on(device)
             own = list(arguments)
@@ -113,13 +116,14 @@ class Operator:
 
     def backward(self, *arguments: Any) -> Any:
         """Runs the plan's backward on the arguments' device."""
-        return self._backward(_device_of(arguments), arguments, self.kernels.on)
+        return self._backward(_flat(arguments, self.spec.BACKWARD_LISTED), self.kernels.on)
 
     def fake_backward(self, *arguments: Any) -> Any:
         """Runs the plan's backward without its kernels."""
-        return self._backward(_device_of(arguments), arguments, _no_kernels)
+        return self._backward(_flat(arguments, self.spec.BACKWARD_LISTED), _no_kernels)
 
-    def _backward(self, device: Any, arguments: Sequence[Any], on: Callable[[Any], Any]) -> Any:
+    def _backward(self, arguments: Sequence[Any], on: Callable[[Any], Any]) -> Any:
+        device = _device_of(arguments)
         with _on_device(device):
             k = on(device)
             packed = [] if self._packed is None else [self._packed.get(k, device, self._of_state(arguments))]
@@ -132,7 +136,7 @@ class Operator:
     def save(self, ctx: Any, inputs: Sequence[Any], output: Any) -> None:
         """Saves what backward needs: arguments and outputs by reference, the rest as the operator returned it."""
         outs = output if isinstance(output, tuple) else (output,)
-        count = self.spec.OUTPUTS
+        inputs, count = _flat(inputs, self.spec.LISTED), self.spec.OUTPUTS
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*outs[count:])
         extra = iter(outs[count + len(self.spec.WRITTEN) :])
@@ -142,7 +146,7 @@ class Operator:
                 kept.append(inputs[place] if kind == "argument" else outs[place] if kind == "output" else next(extra))
         ctx.save_for_backward(*kept, *(inputs[i] for i, _, _, _ in self._state))
         ctx.host, ctx.outs = self._host(inputs), [(tuple(o.shape), o.dtype, o.device) for o in outs[:count]]
-        self.note_shapes(ctx, inputs, output)
+        self._note(ctx, inputs)
 
     def _host(self, inputs: Sequence[Any]) -> list[Any]:
         """The numbers among the saved items, from a run of the plan on meta tensors."""
@@ -163,31 +167,39 @@ class Operator:
         ]
         saved, host, state = iter(tensors[:count]), iter(ctx.host), tensors[count:]
         items = [next(host) if kind == "host" else next(saved) for kind, _ in self.spec.SAVED]
-        found = getattr(torch.ops, self.spec.NAME).backward(*given, *items, *state)
+        operands = _listed([*given, *items, *state], self.spec.BACKWARD_LISTED)
+        found = getattr(torch.ops, self.spec.NAME).backward(*operands)
         found = found if isinstance(found, (tuple, list)) else (found,)
-        full = list(self.refused(ctx, *given))
+        full, needed = self._stubs(ctx, given), _flat(ctx.needs_input_grad, self.spec.LISTED)
         for index, grad in zip(self.spec.GRADS, found, strict=True):
-            full[index] = grad if ctx.needs_input_grad[index] else None
-        return tuple(full)
+            full[index] = grad if needed[index] else None
+        return _listed(full, self.spec.LISTED)
 
     # ------------------------------------------------------------ what there is no gradient for
 
     def note_shapes(self, ctx: Any, inputs: Sequence[Any], output: Any) -> None:
         """Records the shape and dtype of each argument, for the placeholders of missing gradients."""
-        ctx.shapes = [(tuple(i.shape), i.dtype) if isinstance(i, torch.Tensor) else None for i in inputs]
+        self._note(ctx, _flat(inputs, self.spec.LISTED))
+
+    def _note(self, ctx: Any, flat: Sequence[Any]) -> None:
+        ctx.shapes = [(tuple(i.shape), i.dtype) if isinstance(i, torch.Tensor) else None for i in flat]
 
     def refused(self, ctx: Any, *grads: Any) -> tuple[Any, ...]:
         """Placeholders for gradients that the plan does not have.
 
         Tracing a module whose gradients are not needed must succeed; computing such a gradient raises NoBackward.
         """
+        return _listed(self._stubs(ctx, grads), self.spec.LISTED)
+
+    def _stubs(self, ctx: Any, grads: Sequence[Any]) -> list[Any]:
         grad = next(g for g in grads if g is not None)
         stub = getattr(torch.ops, self.spec.NAME).no_backward
         have = set(self.spec.GRADS if self.spec.SAVED is not None else ())
-        return tuple(
-            stub(grad, list(shape[0]), shape[1]) if needed and shape is not None and i not in have else None
-            for i, (needed, shape) in enumerate(zip(ctx.needs_input_grad, ctx.shapes, strict=True))
-        )
+        needed = _flat(ctx.needs_input_grad, self.spec.LISTED)
+        return [
+            stub(grad, list(shape[0]), shape[1]) if wanted and shape is not None and i not in have else None
+            for i, (wanted, shape) in enumerate(zip(needed, ctx.shapes, strict=True))
+        ]
 
     def refuse(self, grad: Any, shape: Sequence[int], dtype: Any) -> Any:
         """Raises NoBackward."""
@@ -224,6 +236,22 @@ class PreparedState:
 
 def _no_kernels(device: Any) -> NoKernels:
     return NoKernels()
+
+
+def _flat(arguments: Sequence[Any], listed: Sequence[bool] | None) -> list[Any]:
+    """An operator's arguments, or what it says of each, one by one."""
+    if listed is None:
+        return list(arguments)
+    tensors, others = iter(arguments[0]), iter(arguments[1:])
+    return [next(tensors) if one else next(others) for one in listed]
+
+
+def _listed(flat: Sequence[Any], listed: Sequence[bool] | None) -> tuple[Any, ...]:
+    """The inverse of `_flat`."""
+    if listed is None:
+        return tuple(flat)
+    pairs = list(zip(flat, listed, strict=True))
+    return ([item for item, one in pairs if one], *(item for item, one in pairs if not one))
 
 
 def _device_of(arguments: Sequence[Any]) -> Any:

@@ -38,7 +38,7 @@ class DeviceProcess:
 
     init: of `task.device.server.DeviceHost`. generation: counts the sessions; what one held is gone with it. crowded():
     whether other tasks share the device, so that a want of memory is nobody's fault: then it raises Crowded.
-    give_way(): is called before each request, outside the lock that a request takes, as what it waits for may wait for a
+    give_way(): is called before each request, outside the lock that a request takes: what it waits for may wait for a
     thread that closes this process. share(): bytes of device memory that the process may keep, 0 for all;
     spare(wanted): bytes beyond them that it may use until the block ends.
     """
