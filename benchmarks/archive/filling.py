@@ -108,7 +108,8 @@ def _proposed(keys: Sequence[str], n: int, rng: random.Random) -> Proposed:
     parents = (keys[rng.randrange(n)],) if n else ()
     expansion = Expansion(number=n, operator="mutate", parents=parents, action={"choices": {"BLOCK": 256}})
     choices = {"BLOCK": rng.choice((64, 128, 256)), "layout": "rows", "call:linear": "library"}
-    return Proposed(expansion=expansion, round=n // 8, program=keys[n], choices=choices)
+    predicted = {"author": "engine", "compiles": 0.95, "passes": n * 37 % 1000 / 1000, "better": n * 11 % 100 / 100}
+    return Proposed(expansion=expansion, round=n // 8, program=keys[n], choices=choices, notes={"screener": predicted})
 
 
 def _evaluated(task: str, program: str, score: float | None, rng: random.Random) -> Evaluated:

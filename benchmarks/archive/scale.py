@@ -1,12 +1,14 @@
 """Seconds to open, list, resume and search an archive of many events, in SQLite and in PostgreSQL; needs no GPU.
 
     python -m benchmarks archive-scale --events 1000000 [--database sqlite|postgresql|both] [--kept DIR] [--cold]
+                                       [--whole]
 
 Both databases are on this machine's disk, and wait for it. The PostgreSQL server is the benchmark's own, as its
 defaults are (docs/archive.md) once it is filled. Every figure is the median and the worst of --repeats, after one more,
 whose time is given as the first: the archive may be on the disk only. With --cold the archive is dropped from memory
 before each (benchmarks/archive/cold.py), and a server starts anew; the first, which is not counted, is from memory, so
-that this process has loaded what it needs.
+that this process has loaded what it needs. With --whole it is also checked, and the screener calibrated by it, once
+each, which reads all of it (benchmarks/archive/whole.py).
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.archive import cold
+from benchmarks.archive import cold, whole
 from benchmarks.archive.bulk import SETTINGS, fill
 from benchmarks.archive.filling import made_runs, made_task
 from benchmarks.archive.server import Server, missing
@@ -83,6 +85,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--kept", type=Path, metavar="DIR", help="where the archives are made and stay: they are used again"
     )
     parser.add_argument("--cold", action="store_true", help="drop the archive from memory before each measurement")
+    parser.add_argument("--whole", action="store_true", help="also measure what reads all of it, and its memory")
     parser.add_argument("--json", action="store_true", help="one object instead of lines")
 
 
@@ -158,7 +161,8 @@ def _measured(filled: _Filled, options: argparse.Namespace) -> dict[str, object]
     lines |= {"filling, s": filled.took, "dropped from memory": cold.way() if options.cold else "no"}
     before = filled.forget if options.cold else lambda: None
     operations = _operations(filled.place, sorted(seqs))
-    return lines | {what: str(Figure.of(work, options.repeats, before)) for what, work in operations.items()}
+    lines |= {what: str(Figure.of(work, options.repeats, before)) for what, work in operations.items()}
+    return lines | {work: whole.measured(filled.place, work) for work in whole.WORKS if options.whole}
 
 
 def _operations(place: Place, names: list[str]) -> dict[str, Callable[[], object]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from math import log
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from compare_authors import RUGGED, RuggedJudge, rugged
 from landscape import SPACE, TASK, Judge, begin, write
 
 from hipwright.agents.engine_author import EngineAuthor
+from hipwright.agents.screening.calibration import _auc, calibrations
 from hipwright.agents.screening.fit import Chance, Coding, Scores, below, expected_gain
 from hipwright.agents.screening.screener import (
     EngineScreener,
@@ -164,7 +166,7 @@ def test_a_models_text_is_judged_by_how_its_like_fared() -> None:
 # ---------------------------------------------------------------- calibration
 
 
-def store(archive: Archive, told: list[tuple[dict[str, Any], Any, str | None]]) -> None:
+def store(archive: Archive, told: list[tuple[dict[str, Any] | None, Any, str | None]]) -> None:
     """Stores proposals with screener notes and outcomes."""
     run = new_run(TASK, ("gfx942",), budget=8, seed=1)
     archive.begin_run(run, {"task_name": TASK.name}, [TASK])
@@ -209,6 +211,28 @@ def test_calibration_is_what_a_hand_computes(tmp_path: Path) -> None:
     better = found.events["better"]
     assert (better.predictions, better.auc) == (3, 1.0)
     assert found.events["compiles"].brier == pytest.approx(0.25)
+
+
+def test_evaluations_are_read_once_and_only_of_runs_with_predictions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Archive(tmp_path) as archive:
+        for told in ([({"author": "llm", "passes": 0.5}, "pass", None)], [(None, "pass", None)]):
+            store(archive, told)
+        read, rows = [], archive.database.event_rows
+        monkeypatch.setattr(archive.database, "event_rows", lambda *a, **k: read.append(k["kinds"]) or rows(*a, **k))
+        found = calibrations(archive, ("engine", "llm"))
+    assert [name for name, one in found.items() if one.events] == ["llm"] and found["llm"].runs == 1
+    assert read.count(("evaluated",)) == 1 and read.count(("run_started", "proposed")) == 2
+
+
+def test_the_area_under_the_curve_is_the_share_of_pairs_in_order() -> None:
+    rng = random.Random(0)
+    pairs = [(rng.randrange(8) / 8, rng.random() < 0.4) for _ in range(200)]
+    yes, no = ([p for p, happened in pairs if happened is which] for which in (True, False))
+    wins = sum((y > x) + 0.5 * (y == x) for y in yes for x in no)
+    assert _auc(Counter(pairs)) == wins / (len(yes) * len(no))
+    assert _auc(Counter([(0.5, True), (0.7, True)])) is None
 
 
 def test_predictions_of_real_runs_are_better_than_the_base_rate(tmp_path: Path) -> None:

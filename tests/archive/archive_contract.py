@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hipwright.archive import Archive, Evaluated, LogEntry, Place, Proposed, check
+from hipwright.archive import Archive, Evaluated, LogEntry, Place, Proposed, check, readable
 from hipwright.errors import BadInput
 from hipwright.records import Evaluation, Expansion, Program, Run
 
@@ -110,6 +110,36 @@ class ArchiveContract:
             archive.append_all("r1", [LogEntry("one"), LogEntry("two")], [program()])
             assert len(archive.events("r1")) == 3 and archive.program(program().key) == program()
 
+    def test_events_are_read_by_kind_and_in_parts(self, tmp_path: Path) -> None:
+        with self.open(tmp_path) as archive:
+            archive.begin_run(a_run())
+            archive.append_all("r1", [LogEntry("ab"[n % 2], n) for n in range(7)])
+            assert [row[2] for row in archive.event_rows("r1", kinds=["b", "c"])] == [1, 3, 5]
+            assert [row[0] for row in archive.event_rows("r1", since=2, most=3)] == [2, 3, 4]
+            assert [row[2] for row in archive.event_rows("r1", since=3, kinds=["a"], most=2)] == [2, 4]
+            assert len(archive.event_rows("r1")) == 8 and not archive.event_rows("r1", kinds=["c"])
+
+    def test_programs_that_are_there_are_known_among_others(self, tmp_path: Path) -> None:
+        with self.open(tmp_path) as archive:
+            stored = {archive.put(program(n)) for n in range(3)}
+            assert archive.database.known_blobs([*stored, program(3).key, "x"]) == stored
+            assert archive.database.known_blobs([]) == set()
+
+    def test_an_archive_is_checked_in_parts(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(readable, "EVENTS_AT_ONCE", 3)
+        with self.open(tmp_path) as archive:
+            for name in ("r1", "r2"):
+                archive.begin_run(a_run(name))
+                entries = [LogEntry("proposed", n, proposed(n).to_dict()) for n in range(5)]
+                archive.append_all(name, [*entries, evaluated(4)], [program(n) for n in (0, 2, 3)])
+            reads, rows = [], archive.database.event_rows
+            monkeypatch.setattr(
+                archive.database, "event_rows", lambda *a, **k: reads.append(rows(*a, **k)) or reads[-1]
+            )
+            found = check(archive)
+            assert {(row.run, row.row) for row in found} == {(r, program(n).key) for r in ("r1", "r2") for n in (1, 4)}
+            assert [len(page) for page in reads] == [3, 3, 1, 3, 3, 1]
+
     def test_records_are_stored_once_under_their_key(self, tmp_path: Path) -> None:
         with self.open(tmp_path) as archive:
             assert archive.put(program()) == archive.put(program()) == program().key
@@ -119,10 +149,14 @@ class ArchiveContract:
             with pytest.raises(BadInput, match="no task"):  # a program's key does not open a task
                 archive.task(program().key)
 
-    def test_runs_are_listed_in_the_order_they_were_begun(self, tmp_path: Path) -> None:
+    def test_runs_are_listed_in_the_order_they_were_begun(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         names = [f"r{n}" for n in range(12)]
         random.Random(0).shuffle(names)
         with self.open(tmp_path) as archive:
+            for name in ("AT_ONCE", "PAGE"):  # several pages, the last one full
+                monkeypatch.setattr(sys.modules[type(archive.database).__module__], name, 4, raising=False)
             for name in names:
                 archive.begin_run(a_run(name))
             assert [r.id for r in archive.runs()] == names

@@ -32,7 +32,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 def whole(archive: Archive) -> dict[str, Any]:
     """Everything that an archive holds, as stored."""
-    runs = archive.database.run_rows()
+    runs = list(archive.database.run_rows())
     return {
         "runs": runs,
         "events": {name: archive.database.stored_events(name, 0, 2**62) for name, _ in runs},

@@ -56,7 +56,7 @@ def content(archive: Archive) -> dict[str, Any]:
     for digest in digests.values():
         del digest["summary"]["started"]
     return {
-        "runs": database.run_rows(),
+        "runs": list(database.run_rows()),
         "events": [row._replace(clock=0.0) for rows in events for row in rows],
         "blobs": list(database.blob_rows()),
         "digests": digests,

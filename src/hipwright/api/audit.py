@@ -157,11 +157,11 @@ def _unexpected(listener: Listener) -> Callable[[JudgedCase], None]:
 
 def screener_calibration() -> dict[str, Any]:
     """The screener's calibration over the archive, {author: figures}; {} where it made no predictions."""
-    from hipwright.agents.screening.calibration import calibration
+    from hipwright.agents.screening.calibration import calibrations
 
     try:
         with Archive(config.archive(), create=False) as archive:
-            found = {author: calibration(archive, author) for author in AUTHORS}
+            found = calibrations(archive, AUTHORS)
     except HipwrightError:  # where there is no archive there are no predictions
         return {}
     return {author: asdict(one) for author, one in found.items() if one.events}

@@ -6,7 +6,7 @@ one transaction, durable when it returns. tests/archive/archive_contract.py is w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from math import inf
 from typing import Any, NamedTuple, Protocol
@@ -218,8 +218,13 @@ class Database(Protocol):
     def restore(self, run: str, data: str, events: Sequence[StoredEvent]) -> None:
         """Adds events of another archive's run as they are, and the run where it is missing; their blobs are there."""
 
-    def event_rows(self, run: str, since: int, until: int) -> list[tuple[Any, ...]]:
-        """(seq, kind, number, data in bytes, clock) of a run's events from `since` to the one before `until`."""
+    def event_rows(
+        self, run: str, since: int, until: int, *, kinds: Sequence[str] = (), most: int | None = None
+    ) -> list[tuple[Any, ...]]:
+        """(seq, kind, number, data in bytes, clock) of a run's events from `since` to the one before `until`.
+
+        kinds: only those of these kinds; of all without any. most: only the first so many.
+        """
 
     def lease(self, run: str, number: int, holder: str, seconds: float) -> int | None:
         """Gives a piece of work to a holder; returns the attempt, from 1 on.
@@ -262,8 +267,8 @@ class Database(Protocol):
     def changes(self) -> int:
         """A number that is another one after another connection has written."""
 
-    def run_rows(self) -> list[tuple[Any, ...]]:
-        """(id, data) of every run, oldest first."""
+    def run_rows(self) -> Iterator[tuple[Any, ...]]:
+        """(id, data) of every run, oldest first, read page by page."""
 
     def last_ordinal(self) -> int:
         """The ordinal of the latest run; -1 without one. The runs have 0, 1, 2, ... in the order of their beginning."""
@@ -286,8 +291,11 @@ class Database(Protocol):
     def has_blob(self, key: str) -> bool:
         """Whether there is a blob of any kind under this key."""
 
+    def known_blobs(self, keys: Collection[str]) -> set[str]:
+        """Those of the keys under which there is a blob of any kind."""
+
     def blob_rows(self) -> Iterator[tuple[Any, ...]]:
-        """(key, kind, data) of every blob, by key."""
+        """(key, kind, data) of every blob, by key, read page by page."""
 
     def cached_rows(self, cache_key: str) -> list[tuple[Any, ...]]:
         """(run, seq, data) of the events with this cache key."""

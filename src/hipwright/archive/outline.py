@@ -6,16 +6,17 @@ decoded makes reading some ten times faster, and the log can be continued by the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from hipwright.archive.damage import ROW_ERRORS, WHY_LIMIT, DamagedRow, read_event, why_damaged
+from hipwright.archive.damage import read_event
 from hipwright.archive.log import Evaluated, RunLog
-from hipwright.archive.readable import leave_out_orphans
+from hipwright.archive.readable import EventRow, add_rows, event_pages, leave_out_orphans
 from hipwright.archive.store import Archive
-from hipwright.errors import InfrastructureError
 from hipwright.records import Evaluation, Event, Fault, Status, TargetResult, Timing
 
 
@@ -65,32 +66,24 @@ class Outline:
     calls: list[Event] = field(default_factory=list)
 
 
-def continue_outline(archive: Archive, run: str, outline: Outline) -> set[int]:
+def continue_outline(archive: Archive, run: str, outline: Outline, kinds: Sequence[str] = ()) -> set[int]:
     """Adds the events that came since, and returns the proposals that they are of (-1: of none).
 
-    Rows that cannot be read are noted and left out.
+    Rows that cannot be read are noted and left out. kinds: adds only events of these kinds.
     """
-    known = len(archive.damaged)
-    try:
-        rows = archive.event_rows(run, since=outline.following)
-    except InfrastructureError as error:  # a page of the file is damaged
-        archive.note_damaged(DamagedRow(table="events", run=run, why=error.message[:WHY_LIMIT]))
-        rows = []
-    for row in rows:
-        outline.following = row[0] + 1
-        try:
-            add_row(outline, run, row)
-        except (*ROW_ERRORS, InfrastructureError) as error:
-            why = why_damaged(error.__cause__ or error)
-            archive.note_damaged(DamagedRow(table="events", run=run, row=str(row[0]), why=why))
+    known, numbers = len(archive.damaged), set[int]()
+    for rows in event_pages(archive, run, outline.following, kinds):
+        add_rows(archive, run, rows, partial(add_row, outline, run))
+        numbers.update(row[2] for row in rows)
+        outline.following = rows[-1][0] + 1 if rows else outline.following
     if len(archive.damaged) > known or any(row.run == run for row in archive.damaged):
         leave_out_orphans(outline.log)
         return {-1, *outline.log.proposed}
-    return {row[2] for row in rows}
+    return numbers
 
 
-def add_row(outline: Outline, run: str, row: tuple[Any, ...]) -> None:
-    """Adds an event as stored: (seq, kind, number, data in bytes, clock). Raises what a damaged row raises."""
+def add_row(outline: Outline, run: str, row: EventRow) -> None:
+    """Adds an event. Raises what a damaged row raises."""
     seq, kind, number, data, clock = row
     if kind != "evaluated":
         event = read_event((run, *row))

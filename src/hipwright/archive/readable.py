@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from hipwright.archive.damage import ROW_ERRORS, WHY_LIMIT, DamagedRow, printable, read_record, why_damaged
+from hipwright.archive.damage import (
+    ROW_ERRORS,
+    WHY_LIMIT,
+    DamagedRow,
+    printable,
+    read_event,
+    read_record,
+    read_run,
+    why_damaged,
+)
 from hipwright.archive.faults import Reproducer
 from hipwright.archive.log import RunLog
 from hipwright.archive.store import Archive
@@ -15,6 +25,36 @@ from hipwright.records import Program, Record, Task
 
 RECORD_KINDS: dict[str, type[Record]] = {"Program": Program, "Task": Task, "Reproducer": Reproducer}
 """The records that are stored as blobs, by the names of their kinds."""
+EVENTS_AT_ONCE = 500
+"""Events of a run that are read at once."""
+EventRow = tuple[Any, ...]
+"""An event as stored: (seq, kind, number, data in bytes, clock)."""
+
+
+def event_pages(archive: Archive, run: str, since: int = 0, kinds: Sequence[str] = ()) -> Iterator[list[EventRow]]:
+    """The run's events as stored, of these kinds or all, so many at a time. Where a page of the file is damaged, that
+    is added to `archive.damaged`, and they end.
+    """
+    more = True
+    while more:
+        try:
+            rows = archive.event_rows(run, since=since, kinds=kinds, most=EVENTS_AT_ONCE)
+        except InfrastructureError as error:
+            archive.note_damaged(DamagedRow(table="events", run=run, why=error.message[:WHY_LIMIT]))
+            return
+        yield rows
+        more = len(rows) == EVENTS_AT_ONCE
+        since = rows[-1][0] + 1 if rows else since
+
+
+def add_rows(archive: Archive, run: str, rows: Sequence[EventRow], add: Callable[[EventRow], None]) -> None:
+    """Calls `add` with each event; those that it cannot read are added to `archive.damaged`."""
+    for row in rows:
+        try:
+            add(row)
+        except (*ROW_ERRORS, InfrastructureError) as error:
+            why = why_damaged(error.__cause__ or error)
+            archive.note_damaged(DamagedRow(table="events", run=run, row=str(row[0]), why=why))
 
 
 def readable_log(archive: Archive, run: str) -> RunLog:
@@ -23,17 +63,8 @@ def readable_log(archive: Archive, run: str) -> RunLog:
     Where rows were left out, outcomes without their proposal are left out too.
     """
     log, known = RunLog(), len(archive.damaged)
-    try:
-        events = archive.events(run, skip_damaged=True)
-    except InfrastructureError as error:  # a page of the file is damaged
-        archive.note_damaged(DamagedRow(table="events", run=run, why=error.message[:WHY_LIMIT]))
-        events = []
-    for event in events:
-        try:
-            log.add(event)
-        except InfrastructureError as error:
-            why = str(error.__cause__ or error.message)[:WHY_LIMIT]
-            archive.note_damaged(DamagedRow(table="events", run=run, row=str(event.seq), why=why))
+    for rows in event_pages(archive, run):
+        add_rows(archive, run, rows, lambda row: log.add(read_event((run, *row))))
     if len(archive.damaged) > known or any(row.run == run for row in archive.damaged):
         leave_out_orphans(log)
     return log
@@ -54,21 +85,40 @@ def leave_out_orphans(log: RunLog) -> None:
 
 
 def check(archive: Archive) -> list[DamagedRow]:
-    """Reads every row of the archive. Returns those that are damaged, and events and programs that are missing."""
-    stored = set()
+    """Reads every row of the archive. Returns those that are damaged, and events and programs that are missing.
+
+    A page of rows at a time is in memory.
+    """
     for key, kind, text in archive.blobs():
         try:
             read_record(key, text, RECORD_KINDS[kind])
         except ROW_ERRORS as error:
             archive.note_damaged(DamagedRow(table="blobs", row=printable(key), why=why_damaged(error)))
-        stored.add(key)
-    names = [run.id for run in archive.runs()]
-    for name in dict.fromkeys([*names, *(row.run for row in archive.damaged if row.table == "runs")]):
-        log = readable_log(archive, name)
-        count, last = archive.database.count_events(name), archive.last_seq(name)
-        if count != last + 1:
-            why = f"{last + 1 - count} of its events are missing"
-            archive.note_damaged(DamagedRow(table="events", run=name, why=why))
-        for key in sorted({one.program for one in log.proposed.values() if one.program} - stored):
-            archive.note_damaged(DamagedRow(table="blobs", run=name, row=key, why=f"program {key} is missing"))
+    for name, text in archive.database.run_rows():
+        try:
+            read_run(name, text)
+        except ROW_ERRORS as error:
+            archive.note_damaged(DamagedRow(table="runs", run=printable(name), why=why_damaged(error)))
+        _check_events(archive, printable(name))
     return list(archive.damaged)
+
+
+def _check_events(archive: Archive, run: str) -> None:
+    """Notes what is damaged or missing of a run's events, and of the programs that they name."""
+    missing, named = set[str](), set[str]()
+
+    def add(row: EventRow) -> None:
+        log = RunLog()  # of this event alone
+        log.add(read_event((run, *row)))
+        named.update(one.program for one in log.proposed.values() if one.program)
+
+    for rows in event_pages(archive, run):
+        add_rows(archive, run, rows, add)
+        missing |= named - archive.database.known_blobs([key for key in named if key.isprintable()])
+        named.clear()
+    count, last = archive.database.count_events(run), archive.last_seq(run)
+    if count != last + 1:
+        why = f"{last + 1 - count} of its events are missing"
+        archive.note_damaged(DamagedRow(table="events", run=run, why=why))
+    for key in sorted(missing):
+        archive.note_damaged(DamagedRow(table="blobs", run=run, row=key, why=f"program {key} is missing"))

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -166,7 +166,7 @@ class Archive:
         skip_damaged: skip and note rows that cannot be read, instead of raising.
         """
         events = []
-        for seq, kind, number, text, clock in self.event_rows(run, since=since, until=until):
+        for seq, kind, number, text, clock in self.database.event_rows(run, since, LAST if until is None else until):
             try:
                 events.append(read_event((run, seq, kind, number, text, clock)))
             except ROW_ERRORS as error:
@@ -178,9 +178,11 @@ class Archive:
                 self.note_damaged(damaged)
         return events
 
-    def event_rows(self, run: str, *, since: int = 0, until: int | None = None) -> list[tuple[Any, ...]]:
-        """(seq, kind, number, data, clock) of the run's events as stored; data is JSON in bytes."""
-        return self.database.event_rows(run, since, LAST if until is None else until)
+    def event_rows(
+        self, run: str, *, since: int = 0, kinds: Sequence[str] = (), most: int | None = None
+    ) -> list[tuple[Any, ...]]:
+        """(seq, kind, number, data, clock) of the run's events as stored; data: JSON in bytes. See `Database`."""
+        return self.database.event_rows(run, since, LAST, kinds=kinds, most=most)
 
     def last_seq(self, run: str) -> int:
         """The seq of the run's last event; -1 without one."""
@@ -192,15 +194,19 @@ class Archive:
 
     def runs(self) -> list[Run]:
         """All runs, oldest first. A run whose row is damaged is read from its first event, else skipped and noted."""
+        return list(self.each_run())
+
+    def each_run(self) -> Iterator[Run]:
+        """The same, page by page."""
         return self._readable(self.database.run_rows())
 
     def latest_runs(self, count: int) -> list[Run]:
         """The latest runs, newest first; fewer where rows are damaged."""
-        return self._readable(self.database.latest_run_rows(count))
+        return list(self._readable(self.database.latest_run_rows(count)))
 
     def runs_from(self, start: str) -> list[Run]:
         """The runs whose id begins with `start`, oldest first; none for a text that cannot be an id."""
-        return self._readable(self.database.run_rows_from(start)) if start.isprintable() else []
+        return list(self._readable(self.database.run_rows_from(start))) if start.isprintable() else []
 
     def runs_at(self, ordinals: Sequence[int]) -> dict[int, Run]:
         """The runs of these ordinals: the first run of the archive has 0, the next 1; without unreadable ones."""
@@ -208,15 +214,13 @@ class Archive:
         names = {name: ordinal for ordinal, name, _ in rows}
         return {names[run.id]: run for run in self._readable([row[1:] for row in rows])}
 
-    def _readable(self, rows: Sequence[tuple[Any, ...]]) -> list[Run]:
-        found = []
+    def _readable(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[Run]:
         for name, text in rows:
             try:
-                found.append(read_run(name, text))
+                yield read_run(name, text)
             except ROW_ERRORS as error:
                 self.note_damaged(DamagedRow(table="runs", run=printable(name), why=why_damaged(error)))
-                found += self._started(name)
-        return found
+                yield from self._started(name)
 
     def _started(self, name: str) -> list[Run]:
         """The run that the first event of a run holds; [] where that cannot be read either."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import hipwright
-from hipwright.errors import BadInput, HipwrightError
+from hipwright.errors import BadInput
+from hipwright.evaluation.gpu.background_cases import BackgroundCases
 from hipwright.evaluation.results import compiler
 from hipwright.events import doing
 from hipwright.measure.cost import tensor_bytes
@@ -50,26 +49,15 @@ class EvaluationContext:
                 known = ", ".join([*OFFLINE, CPU.name, *(one.name for one in TARGETS.simulated), *self.architectures])
                 raise BadInput(f"unknown target {name!r}", hint=f"this evaluator knows {known}")
         self._outline: Outline | None = None
-        self._judging: Oracle | None = None
+        self._cases = BackgroundCases()
         machines = {*self.amd, *self.architectures.values()}
         self._models: dict[str, CostModel] = {
             known: model for known in machines if (model := load(known, self.cache.folder)) is not None
         }
 
     def begin_judging(self, oracle: Oracle) -> None:
-        """Makes the cases that show whether the task can judge a program in the background, while one is built.
-
-        What fails here raises in the verification.
-        """
-        if self._judging is oracle:
-            return
-        self._judging = oracle
-
-        def make() -> None:
-            with suppress(HipwrightError):
-                oracle.status()
-
-        threading.Thread(target=make, name="first cases", daemon=True).start()
+        """Makes the cases that show whether the task can judge a program in the background, while one is built."""
+        self._cases.begin(oracle, oracle.status)
 
     @property
     def fingerprint(self) -> str:

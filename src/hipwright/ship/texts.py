@@ -57,7 +57,21 @@ BACKWARD_LISTED: None, or of each argument whether it is in the list that an ope
 
 '''
 
-INIT = '''"""{name}: a module whose forward is one operator, torch.ops.{name}.forward, with kernels of its own.
+DEFAULT = '''def default(allow_reference=False):
+    """The module as the task constructs it."""
+    return Module({init}allow_reference=allow_reference)
+
+
+def _plain(value):
+    """Lists and sizes as tuples, dtypes by name."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_plain, value))
+    return str(value).removeprefix("torch.") if isinstance(value, (torch.dtype, torch.device)) else value
+'''
+"""Of every package's module: how the task constructs it, and how its attributes are compared."""
+
+INIT = (
+    '''"""{name}: a module whose forward is one operator, torch.ops.{name}.forward, with kernels of its own.
 
     model = {name}.default().cuda()          # the reference's constructor arguments
     model.load_state_dict(reference.state_dict())
@@ -105,20 +119,13 @@ class Module(reference.Model):
 {updates}        return {nest}
 
 
-def default(allow_reference=False):
-    """The module as the task constructs it."""
-    return Module({init}allow_reference=allow_reference)
-
-
-def _plain(value):
-    """Lists and sizes as tuples, dtypes by name."""
-    if isinstance(value, (list, tuple)):
-        return tuple(map(_plain, value))
-    return str(value).removeprefix("torch.") if isinstance(value, (torch.dtype, torch.device)) else value
-
+'''
+    + DEFAULT
+    + """
 
 __all__ = ["KERNELS", "BuildError", "Declined", "LaunchError", "Module", "NoBackward", "NoGpu", "default"]
-'''
+"""
+)
 
 MAIN = '''"""Compare the module with its reference on this machine: python -m PACKAGE [--reference].
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hipwright import syntax
+from hipwright.device.signature import SCALAR_FORMATS
 from hipwright.errors import BadInput
 from hipwright.program.lower.table import StateTable
 from hipwright.program.signature import Param
@@ -28,21 +29,6 @@ from hipwright.toolchain import clang, device_headers
 
 RUNTIME = Path(__file__).parent / "runtime"
 _COPIED = ("build.py", "gpu.py", "op.py")
-_STRUCT = {
-    "bool": "?",
-    "int8": "b",
-    "uint8": "B",
-    "int16": "h",
-    "uint16": "H",
-    "int32": "i",
-    "uint32": "I",
-    "int64": "q",
-    "uint64": "Q",
-    "float16": "e",
-    "bfloat16": "H",
-    "float32": "f",
-    "float64": "d",
-}
 _SIGNED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
 _MODES = re.compile(r"training|dropout|batch_?norm|instance_?norm|\.eval\(|lstm|gru", re.IGNORECASE)
 
@@ -218,7 +204,7 @@ def _returns(count: int) -> str:
 def _param(param: Param) -> tuple[str, str, tuple[str, ...], int]:
     """A parameter in the form that runtime/gpu.py reads."""
     if not param.pointer:
-        return param.name, _STRUCT[param.kind], (param.kind,), 1
+        return param.name, SCALAR_FORMATS[param.kind], (param.kind,), 1
     if param.ctype == "char":
         dtypes: tuple[str, ...] = ("int8", "uint8", "bool")
     elif param.kind == "uint8":

@@ -36,11 +36,6 @@ class DpoSettings(hf.TrainerSettings, frozen=True, kw_only=True, forbid_unknown_
     learning_rate: float = 5e-7
     beta: float = 0.1
 
-    @property
-    def lora(self) -> hf.Lora:
-        """The settings of the adapters."""
-        return hf.Lora(self.lora_rank, self.lora_alpha, 0.0)
-
 
 @dataclass(frozen=True)
 class DpoResult:

@@ -123,10 +123,6 @@ def trl_arguments(settings: GrpoSettings, folder: Path) -> Any:
         }
     return GRPOConfig(
         max_steps=settings.steps,
-        learning_rate=settings.learning_rate,
-        warmup_steps=settings.warmup,  # below 1: a share of all steps
-        per_device_train_batch_size=settings.batch,
-        gradient_accumulation_steps=settings.accumulate,
         num_generations=settings.samples,
         max_completion_length=settings.max_new_tokens,
         temperature=settings.temperature,
@@ -138,11 +134,5 @@ def trl_arguments(settings: GrpoSettings, folder: Path) -> Any:
         use_vllm=bool(settings.vllm),
         **mismatch_arguments(settings),
         **engine,
-        **hf.common_arguments(
-            folder,
-            seed=settings.seed,
-            checkpoint_activations=settings.checkpoint_activations,
-            save_every=settings.save_every,
-            log_every=settings.log_every,
-        ),
+        **settings.common_arguments(folder),
     )

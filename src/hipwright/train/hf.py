@@ -107,54 +107,69 @@ def silence_libraries() -> None:
     transformers.utils.logging.set_verbosity_error()
 
 
-def common_arguments(
-    folder: Path, *, seed: int, checkpoint_activations: bool, save_every: int, log_every: int
-) -> dict[str, Any]:
-    """The trainer arguments that SFT and GRPO share. save_every, log_every: updates between two; 0 for never."""
-    import torch
+class TrlSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What all trainings by TRL have in common. batch: rows or conversations a device and pass; accumulate: passes an
+    update. warmup: share of the steps. save_every, log_every: updates between two; 0 for never (the final model is
+    always saved).
+    """
 
-    gpu = torch.cuda.is_available()
-    # FSDP has its own activation checkpointing, which launchers/accelerate.py sets in the configuration
-    sharded = os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
-    return {
-        "output_dir": str(folder),
-        "bf16": gpu,
-        "use_cpu": not gpu,
-        "activation_checkpointing": checkpoint_activations and not sharded,
-        "save_strategy": "steps" if save_every else "no",
-        "save_steps": save_every or 500,
-        "save_total_limit": KEPT_CHECKPOINTS,
-        "logging_steps": log_every,
-        "logging_first_step": True,
-        "seed": seed,
-        "data_seed": seed,
-        "report_to": "none",  # figures go through our Log
-        "disable_tqdm": True,
-    }
+    learning_rate: float
+    warmup: float = 0.03
+    batch: int
+    accumulate: int = 8
+    lora_rank: int = 0
+    lora_alpha: int = 32
+    checkpoint_activations: bool = True
+    save_every: int
+    log_every: int
+    seed: int = 0
+
+    @property
+    def lora(self) -> Lora:
+        """The settings of the adapters."""
+        return Lora(self.lora_rank, self.lora_alpha, 0.0)
+
+    def common_arguments(self, folder: Path) -> dict[str, Any]:
+        """The arguments that all of TRL's configurations take."""
+        import torch
+
+        gpu = torch.cuda.is_available()
+        # FSDP has its own activation checkpointing, which launchers/accelerate.py sets in the configuration
+        sharded = os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
+        return {
+            "output_dir": str(folder),
+            "bf16": gpu,
+            "use_cpu": not gpu,
+            "learning_rate": self.learning_rate,
+            "warmup_steps": self.warmup,  # below 1: a share of all steps
+            "per_device_train_batch_size": self.batch,
+            "gradient_accumulation_steps": self.accumulate,
+            "activation_checkpointing": self.checkpoint_activations and not sharded,
+            "save_strategy": "steps" if self.save_every else "no",
+            "save_steps": self.save_every or 500,
+            "save_total_limit": KEPT_CHECKPOINTS,
+            "logging_steps": self.log_every,
+            "logging_first_step": True,
+            "seed": self.seed,
+            "data_seed": self.seed,
+            "report_to": "none",  # figures go through our Log
+            "disable_tqdm": True,
+        }
 
 
-class TrainerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What trainings on given rows by TRL have in common. batch: rows a device and pass; accumulate: passes an update.
-
-    max_steps: 0 for all epochs. max_length: tokens; longer rows are left out. warmup: share of the steps.
-    evaluate_every, save_every, log_every: updates between two; 0 for never (the final model is always saved).
+class TrainerSettings(TrlSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What trainings on given rows have in common. max_steps: 0 for all epochs. max_length: tokens; longer rows are
+    left out. evaluate_every: updates between two; 0 for never.
     """
 
     epochs: float
     max_steps: int = 0
-    learning_rate: float
     schedule: str = "cosine"
-    warmup: float = 0.03
     batch: int = 1
-    accumulate: int = 8
     max_length: int = 8192
-    lora_rank: int = 0
-    lora_alpha: int = 32
-    checkpoint_activations: bool = True
     evaluate_every: int = 100
     save_every: int = 100
     log_every: int = 5
-    seed: int = 0
 
     def arguments(self, folder: Path, *, held: bool) -> dict[str, Any]:
         """The arguments of TRL's configuration. held: whether there are rows that are held out."""
@@ -162,22 +177,12 @@ class TrainerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return {
             "num_train_epochs": self.epochs,
             "max_steps": self.max_steps or -1,
-            "learning_rate": self.learning_rate,
             "lr_scheduler_type": self.schedule,
-            "warmup_steps": self.warmup,  # below 1: a share of all steps
-            "per_device_train_batch_size": self.batch,
             "per_device_eval_batch_size": self.batch,
-            "gradient_accumulation_steps": self.accumulate,
             "max_length": self.max_length,
             "eval_strategy": "steps" if evaluate else "no",
             "eval_steps": evaluate or None,
-            **common_arguments(
-                folder,
-                seed=self.seed,
-                checkpoint_activations=self.checkpoint_activations,
-                save_every=self.save_every,
-                log_every=self.log_every,
-            ),
+            **self.common_arguments(folder),
         }
 
 

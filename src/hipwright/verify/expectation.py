@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from hipwright.errors import HipwrightError, InfrastructureError
-from hipwright.float8 import FLOAT8
 from hipwright.held import held
 from hipwright.records import TolerancePolicy
 from hipwright.task import TaskHandle
@@ -27,6 +26,7 @@ from hipwright.verify.inputs.written import buffers_of, is_input, raw_bits, stat
 from hipwright.verify.sequences.carried_state import BuffersAfter, ReferenceStates, same_bits
 from hipwright.verify.tolerance import (
     UNIT,
+    computed,
     exact_rule,
     find_gather,
     kernelbench_rule,
@@ -302,7 +302,7 @@ def _same_shapes(one: Tree, other: Tree) -> bool:
 def narrowest(inputs: Tree, state: Tree) -> str:
     """The float dtype with the fewest digits among inputs, parameters and buffers, of those that kernels compute in."""
     held = [*tensor_leaves(inputs), *tensor_leaves(state["params"]), *tensor_leaves(state["buffers"])]
-    kinds = ("bfloat16" if leaf.dtype in FLOAT8 else leaf.dtype for leaf in held if leaf.is_float)
+    kinds = (computed(leaf.dtype) for leaf in held if leaf.is_float)
     return max(kinds, key=UNIT.__getitem__, default="float32")
 
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from hipwright.float8 import FLOAT8
 from hipwright.records import TensorSpec, TolerancePolicy
 from hipwright.tensors import BITS, COMPLEX, HostTensor
 from hipwright.verify.blockwise.rows import element_budgets, honest_rows
@@ -41,9 +42,16 @@ def _by_dtype(double: float, single: float, half: float, bfloat: float, e4m3: fl
     return found | dict.fromkeys(_E4M3, e4m3) | dict.fromkeys(_E5M2, e5m2)
 
 
+def computed(dtype: str) -> str:
+    """In which dtype a kernel rounds what it computes with a float tensor: none computes in 8 bits, which widen
+    exactly.
+    """
+    return "bfloat16" if dtype in FLOAT8 else dtype
+
+
 UNIT = _by_dtype(2.0**-53, 2.0**-24, 2.0**-11, 2.0**-8, 2.0**-4, 2.0**-3)  # unit roundoff
-ROUNDING = UNIT | dict.fromkeys((*_E4M3, *_E5M2), UNIT["bfloat16"])
-"""By what an honest kernel rounds what it computes with such tensors: none computes in 8 bits, which widen exactly."""
+ROUNDING = {dtype: UNIT[computed(dtype)] for dtype in UNIT}
+"""By what an honest kernel rounds what it computes with such tensors."""
 LARGEST = _by_dtype(1.797e308, 3.4028e38, 65504.0, 3.3895e38, 240.0, 57344.0) | {"float8_e4m3fn": 448.0}
 SMALLEST = _by_dtype(2.3e-308, 1.2e-38, 6.2e-5, 1.2e-38, 2.0**-6, 2.0**-14)  # normal
 FLOOR = _by_dtype(1e-14, 1e-6, 1e-3, 8e-3, 2.0**-4, 2.0**-3)

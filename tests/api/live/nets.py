@@ -79,8 +79,9 @@ class Fast:
         self.graphs = made
         self.first, self.last = self.net.first, self.net.blocks[0]
 
-    def eager(self, x: torch.Tensor, **kwargs: Any) -> Any:
-        """The forward with the original parts, by the net's own code."""
+    @property
+    def plain(self) -> Any:
+        """The net with the original parts."""
         other = copy.copy(self.net)
         other.__dict__.pop("_compiled_call_impl", None)
         other.__dict__["_modules"] = {
@@ -88,7 +89,11 @@ class Fast:
             "first": self.first.original,
             "blocks": torch.nn.ModuleList([self.last.original]),
         }
-        return other(x, **kwargs)
+        return other
+
+    def eager(self, x: torch.Tensor, **kwargs: Any) -> Any:
+        """The forward with the original parts, by the net's own code."""
+        return self.plain(x, **kwargs)
 
     def right(self, x: torch.Tensor | None = None, **kwargs: Any) -> Any:
         """A call's result, compared."""

@@ -5,17 +5,21 @@ Only proposed programs are judged, so the figures hold for programs that the scr
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import sqrt
+from typing import TypeVar
 
-from hipwright.archive import Archive, RunLog, readable_log
+from hipwright.archive import Archive, Outline, RunLog, continue_outline
 from hipwright.archive.log import AUTHOR_NOTE
 from hipwright.records import Evaluation
 from hipwright.search import fitness
 from hipwright.search.interfaces import INFRASTRUCTURE
 
 EVENTS = ("compiles", "passes", "better")
+Author = TypeVar("Author", bound=str | None)
+Pairs = Counter[tuple[float, bool]]
 _NOT_COMPILED = ("parse_error", "compile_error")
 _Z = 1.96  # 95 %
 
@@ -60,14 +64,51 @@ def calibration(archive: Archive, author: str | None = None, bins: int = 5) -> C
 
     author: "engine" or "llm", None for both. bins: of equal width between 0 and 1; empty ones are left out.
     """
-    pairs: dict[str, list[tuple[float, bool]]] = {event: [] for event in EVENTS}
-    runs = 0
-    for run in archive.runs():
-        found = list(_predictions(readable_log(archive, run.id), author))
-        runs += bool(found)
+    return calibrations(archive, [author], bins)[author]
+
+
+def calibrations(archive: Archive, authors: Sequence[Author], bins: int = 5) -> dict[Author, Calibration]:
+    """`calibration` of several authors, which reads the archive once; a page of a run's events at a time."""
+    found = {author: _Predictions() for author in authors}
+    for run in archive.each_run():
+        if (log := _outlined(archive, run.id)) is not None:
+            for author in authors:
+                found[author].add(log, author)
+    return {
+        author: Calibration(one.runs, {event: _judged(event, pairs, bins) for event, pairs in one.of.items() if pairs})
+        for author, one in found.items()
+    }
+
+
+@dataclass
+class _Predictions:
+    """What was predicted: by event, how often each (prediction, whether it happened) was; runs: with predictions.
+
+    Predictions are stored with four digits, so these are few, however many predictions there are.
+    """
+
+    runs: int = 0
+    of: dict[str, Pairs] = field(default_factory=lambda: {event: Counter() for event in EVENTS})
+
+    def add(self, log: RunLog, author: str | None) -> None:
+        """Adds those of a run."""
+        found = list(_predictions(log, author))
+        self.runs += bool(found)
         for event, predicted, happened in found:
-            pairs[event].append((predicted, happened))
-    return Calibration(runs, {event: _judged(event, seen, bins) for event, seen in pairs.items() if seen})
+            self.of[event][predicted, happened] += 1
+
+
+def _outlined(archive: Archive, run: str) -> RunLog | None:
+    """A run's proposals, and its evaluations in outline; None for one without predictions, of which these are not
+    read.
+    """
+    outline = Outline()
+    continue_outline(archive, run, outline, ("run_started", "proposed"))
+    if not any(isinstance(one.notes.get("screener"), dict) for one in outline.log.proposed.values()):
+        return None
+    outline.following = 0
+    continue_outline(archive, run, outline, ("evaluated",))
+    return outline.log
 
 
 def wilson(hits: int, n: int) -> tuple[float, float]:
@@ -102,33 +143,42 @@ def _happened(evaluation: Evaluation, parent: Evaluation | None, margin: float) 
     return happened
 
 
-def _judged(event: str, pairs: Sequence[tuple[float, bool]], bins: int) -> EventCalibration:
-    n = len(pairs)
-    base = sum(happened for _, happened in pairs) / n
+def _judged(event: str, pairs: Pairs, bins: int) -> EventCalibration:
+    n = pairs.total()
+    base = _happened_of(pairs) / n
     return EventCalibration(
         event=event,
         predictions=n,
-        brier=sum((predicted - happened) ** 2 for predicted, happened in pairs) / n,
+        brier=sum((predicted - happened) ** 2 * count for (predicted, happened), count in pairs.items()) / n,
         base_brier=base * (1 - base),
         auc=_auc(pairs),
         bins=tuple(_bins(pairs, bins)),
     )
 
 
-def _bins(pairs: Sequence[tuple[float, bool]], bins: int) -> Iterator[Bin]:
-    for number in range(bins):
-        inside = [pair for pair in pairs if min(int(pair[0] * bins), bins - 1) == number]
-        if inside:
-            n, hits = len(inside), sum(happened for _, happened in inside)
-            predicted = sum(p for p, _ in inside) / n
+def _happened_of(pairs: Pairs) -> int:
+    return sum(count for (_, happened), count in pairs.items() if happened)
+
+
+def _bins(pairs: Pairs, bins: int) -> Iterator[Bin]:
+    inside: list[Pairs] = [Counter() for _ in range(bins)]
+    for pair, count in pairs.items():
+        inside[min(int(pair[0] * bins), bins - 1)][pair] = count
+    for number, found in enumerate(inside):
+        if found:
+            n, hits = found.total(), _happened_of(found)
+            predicted = sum(p * count for (p, _), count in found.items()) / n
             yield Bin(number / bins, (number + 1) / bins, n, predicted, hits / n, wilson(hits, n))
 
 
-def _auc(pairs: Sequence[tuple[float, bool]]) -> float | None:
+def _auc(pairs: Pairs) -> float | None:
     """The probability that an event was predicted higher than a non-event; ties count half."""
-    yes = [p for p, happened in pairs if happened]
-    no = [p for p, happened in pairs if not happened]
+    yes = _happened_of(pairs)
+    no = pairs.total() - yes
     if not yes or not no:
         return None
-    wins = sum((y > x) + 0.5 * (y == x) for y in yes for x in no)
-    return wins / (len(yes) * len(no))
+    wins, below = 0.0, 0  # non-events that were predicted lower
+    for predicted in sorted({p for p, _ in pairs}):
+        wins += pairs[predicted, True] * (below + 0.5 * pairs[predicted, False])
+        below += pairs[predicted, False]
+    return wins / (yes * no)

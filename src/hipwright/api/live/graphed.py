@@ -86,10 +86,11 @@ class CallKind(Generic[R]):
     """Calls of one kind. state: of the last one, as far as its addresses do not say it; plain: calls launched one by
     one in this state; cleared: whether nothing more is to be known before it is captured; why: it never is. calls: of
     each program in a graph, by the table in which they are counted. reads: what the processor reads in each call.
-    inputs: the graph's own, by their places."""
+    in_place: the places of inputs that its graph reads where they are; inputs: the graph's own, by their places."""
 
     state: tuple[Any, ...]
     storages: list[StorageWeakRef]
+    in_place: tuple[int, ...]
     plain: int = 0
     cleared: bool = True
     why: str = ""
@@ -163,7 +164,8 @@ class GraphedCalls(ABC, Generic[R]):
     ) -> CallKind[R]:
         given, held, packs = tuple([(t.shape, t.stride(), t.dtype) for t in inputs]), state.values(), self._packs
         where = device.index, self._graphs.stream(device), *library_settings()
-        read = [inputs[place].data_ptr() for place in self._places(given, inputs)]
+        in_place = self._places(given, inputs)
+        read = [inputs[place].data_ptr() for place in in_place]
         key = (*where, given, tuple([one.data_ptr() for one in held]), *read)
         shapes, strides = [one.shape for one in held], [one.stride() for one in held]
         now = shapes, strides, [one.dtype for one in held], _versions(held, packs)
@@ -175,7 +177,8 @@ class GraphedCalls(ABC, Generic[R]):
         while len(self._kinds) >= self._most:
             self._kinds.popitem(last=False)
         why = OVERLAPPING if any(torch._debug_has_internal_overlap(one) for one in inputs) else ""
-        kind = self._kinds[key] = self._made(now, [StorageWeakRef(one.untyped_storage()) for one in held])
+        storages = [StorageWeakRef(one.untyped_storage()) for one in held]
+        kind = self._kinds[key] = self._made(now, storages, in_place)
         kind.why = why
         return kind
 
@@ -191,9 +194,9 @@ class GraphedCalls(ABC, Generic[R]):
         """The kind itself, or the one of its calls that decide alike by values of the arguments."""
         return kind
 
-    def _made(self, now: tuple[Any, ...], storages: list[StorageWeakRef]) -> CallKind[R]:
+    def _made(self, now: tuple[Any, ...], storages: list[StorageWeakRef], in_place: tuple[int, ...]) -> CallKind[R]:
         """A kind that is new."""
-        return CallKind(now, storages)
+        return CallKind(now, storages, in_place)
 
     def _captured(
         self, kind: CallKind[R], device: torch.device, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]
@@ -213,8 +216,8 @@ class GraphedCalls(ABC, Generic[R]):
     def _capture(
         self, kind: CallKind[R], device: torch.device, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]
     ) -> None:
-        own, stay = list(inputs), _in_place(inputs)
-        copied = [place for place in range(len(own)) if place not in stay]
+        own = list(inputs)
+        copied = [place for place in range(len(own)) if place not in kind.in_place]
         with torch.inference_mode(False), torch.no_grad():  # buffers that every later call may write
             for place in copied:
                 t = inputs[place]

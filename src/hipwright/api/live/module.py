@@ -20,6 +20,8 @@ from hipwright.api.live.graphed import GraphedProgram
 from hipwright.api.live.guards import DropIn, SourceGuards, refusal, surroundings
 from hipwright.errors import GuardFailed, HipwrightError
 
+REPLICATED = "torch.nn.DataParallel gives each GPU a copy of the parameters in each call; run one process for each GPU"
+
 
 class FallbackWarning(UserWarning):
     """A call was the original's and not the program's; the message says why. Given once for each module."""
@@ -177,6 +179,16 @@ class OptimizedModule(DropIn):
             name = getattr(self.original, "__name__", type(self.original).__name__)
             warnings.warn(f"{name} runs as it was: {why}", FallbackWarning, stacklevel=5)
         self.fallbacks[why] += 1
+
+    def _replicate_for_data_parallel(self) -> torch.nn.Module:
+        """What torch.nn.DataParallel calls on another GPU: the original with that GPU's parameters."""
+        if isinstance(self.original, torch.nn.Module):
+            self._fall_back(REPLICATED)
+            replica: torch.nn.Module = self.original._replicate_for_data_parallel()
+            return replica
+        made = OptimizedModule(self.original, self._live, None, REPLICATED)
+        made.__dict__["fallbacks"] = self.fallbacks  # its call counts, and says why once
+        return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> OptimizedModule:
         own, program = self.__dict__, self.__dict__["_program"]

@@ -62,7 +62,7 @@ def improve_model(request: ModelRequest, *, listener: Listener = silent) -> Mode
         if clock.gpu is not None:  # what imports for seconds does so while the model is made
             ahead = _ahead(request, clock, stack)
         plain = stack.enter_context(opened(request.source, clock, zygote))
-        profile = profile_model(plain, clock, timed=ahead.second.start if ahead else _nothing, listener=listener)
+        profile = profile_model(plain, clock, timed=ahead.second.start if ahead else None, listener=listener)
         outcome = ModelOutcome(profile, _chosen(request, profile), notes=_not_measured(clock))
         outcome.seconds["profile"] = time.monotonic() - begun
         if not outcome.regions:
@@ -122,10 +122,6 @@ def _turns(bench: Machine) -> Iterator[None]:
         for gpu in bench.gpus.values():
             stack.enter_context(gpu.timing_lock.shared())
         yield
-
-
-def _nothing() -> None:
-    """Nothing is to be begun."""
 
 
 @contextmanager

@@ -68,13 +68,14 @@ class ModelProfile:
 
 
 def profile_model(
-    handle: ModelHandle, clock: Clock, *, timed: Callable[[], object] = lambda: None, listener: Listener = silent
+    handle: ModelHandle, clock: Clock, *, timed: Callable[[], object] | None = None, listener: Listener = silent
 ) -> ModelProfile:
     """Profiles one forward, and traces its regions. timed: called when nothing more is timed. Events for the listener:
     "stage" {text}."""
     listener("stage", {"text": f"profiling {handle.told['class']} ({clock.label}: {clock.where})"})
     calls = handle.profile(clock)
-    timed()
+    if timed is not None:
+        timed()
     regions, found = _regions(handle, calls, {}, (), listener)
     total = total_of(calls)
     return ModelProfile(

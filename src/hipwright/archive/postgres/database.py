@@ -7,11 +7,11 @@ connection is cut off at its commit is looked for before it is tried again, so t
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, Connection, Select, bindparam, func, select, update
+from sqlalchemy import ARRAY, BigInteger, Connection, Select, Text, bindparam, func, select, update
 from sqlalchemy import text as sql
 from sqlalchemy.dialects.postgresql import insert
 
@@ -23,7 +23,7 @@ from hipwright.archive.postgres.session import DatabaseSession
 from hipwright.archive.postgres.tables import BLOBS, EVENTS, HEADS, RUNS
 
 PAGE = 500
-"""Blobs that are read at once."""
+"""Blobs, and runs, that are read at once."""
 _BEGIN_LOCK = 0x68697077
 """The advisory lock of those who begin a run, as each takes the next ordinal."""
 _CHANGES = sql("SELECT hashtextextended(pg_current_snapshot()::text, 0)")
@@ -153,11 +153,14 @@ class PostgresDatabase:
 
     # ---------------------------------------------------------------- reading
 
-    def event_rows(self, run: str, since: int, until: int) -> list[tuple[Any, ...]]:
+    def event_rows(
+        self, run: str, since: int, until: int, *, kinds: Sequence[str] = (), most: int | None = None
+    ) -> list[tuple[Any, ...]]:
         """(seq, kind, number, data in bytes, clock) of a run's events."""
         e = EVENTS.c
         query = select(e.seq, e.kind, e.number, e.data, e.clock).where(e.run == run, e.seq >= since, e.seq < until)
-        found = self._rows(query.order_by(e.seq))
+        query = query.where(e.kind.in_(kinds)) if kinds else query
+        found = self._rows(query.order_by(e.seq).limit(most))
         return [(seq, kind, number, data.encode(), clock) for seq, kind, number, data, clock in found]
 
     def stored_events(self, run: str, since: int, until: int) -> list[StoredEvent]:
@@ -179,9 +182,15 @@ class PostgresDatabase:
         """A number that is another one after another connection to the server has written."""
         return int(self._session.read(lambda db: db.scalar(_CHANGES)) or 0)
 
-    def run_rows(self) -> list[tuple[Any, ...]]:
+    def run_rows(self) -> Iterator[tuple[Any, ...]]:
         """(id, data) of every run, oldest first."""
-        return self._rows(select(RUNS.c.id, RUNS.c.data).order_by(RUNS.c.ordinal))
+        last, more = -1, True
+        while more:
+            page = select(RUNS.c.ordinal, RUNS.c.id, RUNS.c.data).where(RUNS.c.ordinal > last)
+            rows = self._rows(page.order_by(RUNS.c.ordinal).limit(PAGE))
+            yield from (row[1:] for row in rows)
+            more = len(rows) == PAGE
+            last = rows[-1][0] if rows else last
 
     def last_ordinal(self) -> int:
         """The ordinal of the latest run; -1 without one."""
@@ -215,6 +224,11 @@ class PostgresDatabase:
     def has_blob(self, key: str) -> bool:
         """Whether there is a blob under this key."""
         return bool(self._rows(select(BLOBS.c.key).where(BLOBS.c.key == key)))
+
+    def known_blobs(self, keys: Collection[str]) -> set[str]:
+        """Those of the keys under which there is a blob."""
+        asked = bindparam("keys", list(keys), ARRAY(Text))
+        return {row[0] for row in self._rows(select(BLOBS.c.key).where(BLOBS.c.key == func.any(asked)))}
 
     def blob_rows(self) -> Iterator[tuple[Any, ...]]:
         """(key, kind, data) of every blob, by key."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hipwright.archive.damage import read_text
 from hipwright.archive.database import AFTER, Appended, Blob, LeaseRows, NewEvent, StoredEvent, never_given
@@ -19,6 +19,7 @@ from hipwright.archive.sqlite.digests import AT_ONCE, SqliteDigests
 from hipwright.archive.sqlite.opening import archive_errors, not_writable, open_file
 
 FILE = "archive.sqlite"
+V = TypeVar("V", int, str)
 
 
 class SqliteDatabase:
@@ -187,11 +188,14 @@ class SqliteDatabase:
 
     # ---------------------------------------------------------------- reading
 
-    def event_rows(self, run: str, since: int, until: int) -> list[tuple[Any, ...]]:
+    def event_rows(
+        self, run: str, since: int, until: int, *, kinds: Sequence[str] = (), most: int | None = None
+    ) -> list[tuple[Any, ...]]:
         """(seq, kind, number, data in bytes, clock) of a run's events."""
-        query = """SELECT seq, kind, number, CAST(data AS BLOB), clock FROM events
-            WHERE run = ? AND seq >= ? AND seq < ? ORDER BY seq"""
-        return self._rows(query, run, since, until)
+        wanted = f"AND kind IN ({_marks(kinds)})" if kinds else ""
+        query = f"""SELECT seq, kind, number, CAST(data AS BLOB), clock FROM events
+            WHERE run = ? AND seq >= ? AND seq < ? {wanted} ORDER BY seq LIMIT ?"""
+        return self._rows(query, run, since, until, *kinds, -1 if most is None else most)
 
     def stored_events(self, run: str, since: int, until: int) -> list[StoredEvent]:
         """A run's events as stored."""
@@ -211,9 +215,15 @@ class SqliteDatabase:
         """A number that is another one after another process or connection has written to the file."""
         return int(self._rows("PRAGMA data_version")[0][0])
 
-    def run_rows(self) -> list[tuple[Any, ...]]:
+    def run_rows(self) -> Iterator[tuple[Any, ...]]:
         """(id, data) of every run, oldest first."""
-        return self._rows("SELECT id, data FROM runs ORDER BY ordinal")
+        query = "SELECT ordinal, id, data FROM runs WHERE ordinal > ? ORDER BY ordinal LIMIT ?"
+        last, more = -1, True
+        while more:
+            rows = self._rows(query, last, AT_ONCE)
+            yield from (row[1:] for row in rows)
+            more = len(rows) == AT_ONCE
+            last = rows[-1][0] if rows else last
 
     def last_ordinal(self) -> int:
         """The ordinal of the latest run; -1 without one."""
@@ -222,8 +232,7 @@ class SqliteDatabase:
     def numbered_run_rows(self, ordinals: Sequence[int]) -> list[tuple[Any, ...]]:
         """(ordinal, id, data) of the runs of these ordinals, oldest first."""
         query = "SELECT ordinal, id, data FROM runs WHERE ordinal IN ({}) ORDER BY ordinal"
-        parts = [sorted(ordinals)[at : at + AT_ONCE] for at in range(0, len(ordinals), AT_ONCE)]
-        return [row for part in parts for row in self._rows(query.format(", ".join("?" * len(part))), *part)]
+        return [row for part in _parts(ordinals) for row in self._rows(query.format(_marks(part)), *part)]
 
     def latest_run_rows(self, count: int) -> list[tuple[Any, ...]]:
         """(id, data) of the latest runs, newest first."""
@@ -247,6 +256,11 @@ class SqliteDatabase:
     def has_blob(self, key: str) -> bool:
         """Whether there is a blob under this key."""
         return bool(self._rows("SELECT 1 FROM blobs WHERE key = ?", key))
+
+    def known_blobs(self, keys: Collection[str]) -> set[str]:
+        """Those of the keys under which there is a blob."""
+        query = "SELECT key FROM blobs WHERE key IN ({})"
+        return {row[0] for part in _parts(keys) for row in self._rows(query.format(_marks(part)), *part)}
 
     def blob_rows(self) -> Iterator[tuple[Any, ...]]:
         """(key, kind, data) of every blob, by key."""
@@ -294,3 +308,14 @@ class SqliteDatabase:
     def _rows(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
         with self._mutex, archive_errors(self.path):
             return self.connection.execute(query, arguments).fetchall()
+
+
+def _parts(values: Collection[V]) -> list[list[V]]:
+    """The values in order, as many at a time as a query may name."""
+    ordered = sorted(values)
+    return [ordered[at : at + AT_ONCE] for at in range(0, len(ordered), AT_ONCE)]
+
+
+def _marks(values: Sequence[object]) -> str:
+    """A question mark for each value."""
+    return ", ".join("?" * len(values))

@@ -5,13 +5,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from hipwright.api.plain import clean
-from hipwright.cli.display.heartbeat import covered
+from hipwright.cli.display.drawing import DrawingListener
 from hipwright.cli.display.verbosity import draws_progress, says_progress
 from hipwright.cli.output import CommandOutput, rich_console
 
@@ -27,7 +25,7 @@ LINE_SECONDS = 5.0  # without a terminal: at most one line in this time
 LISTED = 10  # problems that are printed of a list
 
 
-class DatasetProgress:
+class DatasetProgress(DrawingListener):
     """A listener for the use cases of data sets: a bar on a terminal, else a line now and then; a context manager.
 
     It understands "planned" {total, done}, which starts the bar, "built" {done, report, outcome}, "checked" {done,
@@ -35,28 +33,11 @@ class DatasetProgress:
     """
 
     def __init__(self, output: CommandOutput, unit: str) -> None:
+        super().__init__()
         self._output, self._unit = output, unit
         self._total = self._done = self._done_before = 0
         self._begun, self._said = time.monotonic(), 0.0
-        self._bar: Any = None
         self._id: Any = None
-        self._drawing = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-        self._drawing.close()
-
-    def __call__(self, kind: str, data: dict[str, Any]) -> None:
-        """Handles one event."""
-        handler = getattr(self, f"_on_{kind}", None)
-        if handler is not None:
-            handler(data)
 
     def _on_note(self, data: dict[str, Any]) -> None:
         self._output.say(data["text"])
@@ -70,7 +51,7 @@ class DatasetProgress:
         if draws_progress():
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-            self._bar = Progress(
+            bar = Progress(
                 BarColumn(),
                 MofNCompleteColumn(),
                 TextColumn(self._unit),
@@ -79,9 +60,8 @@ class DatasetProgress:
                 console=rich_console(sys.stderr),
                 transient=True,
             )
-            self._id = self._bar.add_task("", total=self._total, completed=self._done)
-            self._drawing.enter_context(covered())
-            self._bar.start()
+            self._id = bar.add_task("", total=self._total, completed=self._done)
+            self._draw(bar)
 
     def _on_built(self, data: dict[str, Any]) -> None:
         report: BuildReport = data["report"]
@@ -98,8 +78,8 @@ class DatasetProgress:
 
     def _step(self, done: int, rates: str, last: str) -> None:
         self._done = done
-        if self._bar is not None:
-            self._bar.update(self._id, completed=done, total=self._total, description=rates)
+        if self._drawn is not None:
+            self._drawn.update(self._id, completed=done, total=self._total, description=rates)
             return
         now = time.monotonic()
         if says_progress() and (now - self._said >= LINE_SECONDS or done == self._total):

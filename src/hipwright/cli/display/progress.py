@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from contextlib import ExitStack
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from hipwright.api.plain import clean
-from hipwright.cli.display.heartbeat import covered, describe_seconds
+from hipwright.cli.display.drawing import DrawingListener
+from hipwright.cli.display.heartbeat import describe_seconds
 from hipwright.cli.display.verbosity import Verbosity, draws_progress, says_progress, verbosity
 from hipwright.cli.output import rich_console
 from hipwright.measure.gain import describe_factor
@@ -18,7 +17,7 @@ from hipwright.measure.gain import describe_factor
 LINE_SECONDS = 5.0  # without a terminal: at most one line in this time, besides the new bests
 
 
-class SearchProgress:
+class SearchProgress(DrawingListener):
     """A listener for `api.optimize.run_search` that shows the latest state on stderr; a context manager.
 
     It understands the kinds "planned" {budget}, which starts the panel, "stage" {text}, "baseline" {microseconds}: the
@@ -28,6 +27,7 @@ class SearchProgress:
     """
 
     def __init__(self, title: str, budget: int = 0) -> None:
+        super().__init__()
         self.title, self.budget = title, budget
         self.done = 0
         self.best: float | None = None
@@ -42,24 +42,6 @@ class SearchProgress:
         self.last = "starting"
         self.started = time.monotonic()
         self._said = 0.0
-        self._live: Any = None
-        self._drawing = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
-        self._drawing.close()
-
-    def __call__(self, kind: str, data: dict[str, Any]) -> None:
-        """Handles one event."""
-        handler = getattr(self, f"_on_{kind}", None)
-        if handler is not None:
-            handler(data)
 
     # ---------------------------------------------------------------- events
 
@@ -68,11 +50,9 @@ class SearchProgress:
         if draws_progress():
             from rich.live import Live
 
-            self._live = Live(
-                console=rich_console(sys.stderr), refresh_per_second=4, get_renderable=self._panel, transient=True
+            self._draw(
+                Live(console=rich_console(sys.stderr), refresh_per_second=4, get_renderable=self._panel, transient=True)
             )
-            self._drawing.enter_context(covered())
-            self._live.start()
 
     def _on_stage(self, data: dict[str, Any]) -> None:
         self.last = clean(data.get("text", ""))
@@ -128,7 +108,7 @@ class SearchProgress:
         if not says_progress():
             return
         always = always or verbosity() == Verbosity.verbose
-        if self._live is None and (always or now - self._said >= LINE_SECONDS):
+        if self._drawn is None and (always or now - self._said >= LINE_SECONDS):
             self._said = now
             print(f"[{now - self.started:5.1f}s {self.done}/{self.budget}] {text}", file=sys.stderr, flush=True)
 

@@ -4,41 +4,33 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import ExitStack
-from typing import Any
+from typing import Any, Self
 
 from hipwright.api.plain import clean
-from hipwright.cli.display.heartbeat import covered
+from hipwright.cli.display.drawing import DrawingListener
 from hipwright.cli.display.verbosity import draws_progress, says_progress
 from hipwright.cli.output import rich_console
 
 LINE_SECONDS = 5.0
 
 
-class SynthProgress:
+class SynthProgress(DrawingListener):
     """A listener for `run_synthesis`: a bar on a terminal, a line every few seconds elsewhere; a context manager."""
 
     def __init__(self, count: int) -> None:
+        super().__init__()
         self._count = count
         self._began, self._said = time.monotonic(), 0.0
-        self._bar: Any = None
-        self._drawing = ExitStack()
 
-    def __enter__(self) -> SynthProgress:
+    def __enter__(self) -> Self:
         if draws_progress():
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
             columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
-            self._bar = Progress(*columns, console=rich_console(sys.stderr), transient=True)
-            self._drawing.enter_context(covered())
-            self._bar.start()
-            self._task = self._bar.add_task("starting", total=self._count)
+            bar = Progress(*columns, console=rich_console(sys.stderr), transient=True)
+            self._draw(bar)
+            self._task = bar.add_task("starting", total=self._count)
         return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-        self._drawing.close()
 
     def __call__(self, kind: str, data: dict[str, Any]) -> None:
         """Handles one event."""
@@ -46,15 +38,15 @@ class SynthProgress:
             print(clean(data["text"]), file=sys.stderr, flush=True)
         if kind == "llm_retry":
             self._line(clean("{model}: {why}; asked again in {wait:.1f} s".format(**data)))
-        if kind == "compared" and time.monotonic() - self._said >= LINE_SECONDS and self._bar is None:
+        if kind == "compared" and time.monotonic() - self._said >= LINE_SECONDS and self._drawn is None:
             self._line(f"reading {data['done']} of {data['count']} tasks to keep away from")
         if kind != "synth":
             return
         rate = 60 * data["made"] / max(data["seconds"], 1e-9)
         left = (self._count - data["done"]) / rate if rate else 0.0
         text = f"{data['dropped']} dropped, {rate:.1f} tasks a minute, {left:.0f} min left"
-        if self._bar is not None:
-            self._bar.update(self._task, completed=data["done"], description=text)
+        if self._drawn is not None:
+            self._drawn.update(self._task, completed=data["done"], description=text)
         elif time.monotonic() - self._said >= LINE_SECONDS or data["done"] == self._count:
             last = f"{data['task']}: {data['stage'] + ': ' + data['why'] if data['stage'] else 'taken'}"
             self._line(f"{text}; {clean(last)[:160]}", done=data["done"])

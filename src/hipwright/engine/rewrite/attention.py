@@ -31,73 +31,75 @@ def attention(graph: Graph, choices: Mapping[str, Any]) -> tuple[Graph, dict[str
     The choice is `attention:<softmax>`: "separate" kernels, "fused", or the "library" where it has a kernel for it; the
     default is the templates' own rule, else the library.
     """
-    structure: dict[str, Choice] = {}
     sunk = with_sinks(graph)
-    finder = Finder(sunk)
-    made: dict[str, list[Node]] = {}
+    rewrites = _Rewrites(Finder(sunk), choices)
     for node in sunk.nodes:
         if choices.get(SPLIT) and short(node.op) in ("matmul", "bmm", "einsum"):
-            _weighted(node, finder, choices, made, structure)
-        found = finder.match(node) if short(node.op) in ("softmax", "_softmax", SINK_SOFTMAX) else None
-        if found is None or made.keys() & found.names:
-            continue
-        if node.op == SINK_SOFTMAX:
-            _sunk(found, finder, choices, made, structure)
-            continue
-        scale = library_scale(found, finder)
-        options = ("separate", "fused") if scale is None else ("separate", "fused", "library")
-        own = bool(choices.get(SPLIT)) and finder.split(found, library=scale is not None)
-        fused = finder.usual(found) or own
-        usual = "fused" if fused else options[-1] if scale is not None else "separate"
-        usual = "separate" if choices.get("library") else usual
-        key = f"attention:{node.name}"
-        structure[key] = Choice(options=options, default=usual)
-        chosen = "separate" if choices.get("library") else choices.get(key, usual)
-        if chosen == "fused":
-            made |= _written(found, finder)
-        elif chosen == "library" and scale is not None:
-            made |= _called(found, finder, scale)
+            rewrites.weighted(node)
+        if short(node.op) in ("softmax", "_softmax", SINK_SOFTMAX):
+            rewrites.normalised(node)
+    made, finder = rewrites.made, rewrites.finder
     if not made:
-        return graph, structure
+        return graph, rewrites.structure
     nodes = [new for node in graph.nodes for new in made.get(node.name, [node])]
     finder.users = users(graph)  # a sink that stays written out is read by its own nodes
-    return msgspec.structs.replace(graph, nodes=tuple(_read(nodes, finder))), structure
+    return msgspec.structs.replace(graph, nodes=tuple(_read(nodes, finder))), rewrites.structure
 
 
-def _sunk(
-    found: Match,
-    finder: Finder,
-    choices: Mapping[str, Any],
-    made: dict[str, list[Node]],
-    structure: dict[str, Choice],
-) -> None:
-    """Adds the rewrite of attention with a sink, where few queries read many keys, and the choice of it."""
-    if choices.get("library") or not _decodes(found, finder):
-        return
-    key = f"attention:{found.softmax.name}"
-    structure[key] = Choice(options=("separate", "fused"), default="fused")
-    if choices.get(key, "fused") == "fused":
-        made |= _written(found, finder)
+@dataclass
+class _Rewrites:
+    """What is chosen. made: by the name of a node, what stands in its place; structure: what could be chosen."""
 
+    finder: Finder
+    choices: Mapping[str, Any]
+    made: dict[str, list[Node]] = field(default_factory=dict)
+    structure: dict[str, Choice] = field(default_factory=dict)
 
-def _weighted(
-    node: Node,
-    finder: Finder,
-    choices: Mapping[str, Any],
-    made: dict[str, list[Node]],
-    structure: dict[str, Choice],
-) -> None:
-    """Adds the rewrite of attention without a softmax that ends in a node, and the choice of it: `attention:<node>`."""
-    found = finder.match_weights(node)
-    if found is None or made.keys() & found.names:
-        return
-    can, usual = finder.weighted(found)
-    if not can or choices.get("library"):
-        return
-    key, default = f"attention:{node.name}", "fused" if usual else "separate"
-    structure[key] = Choice(options=("separate", "fused"), default=default)
-    if choices.get(key, default) == "fused":
-        made |= _written(found, finder)
+    def normalised(self, node: Node) -> None:
+        """Adds the rewrite of attention with this softmax."""
+        found = self.finder.match(node)
+        if found is None or self.made.keys() & found.names:
+            return
+        if node.op == SINK_SOFTMAX:
+            self._sunk(found)
+            return
+        scale = library_scale(found, self.finder)
+        options = ("separate", "fused") if scale is None else ("separate", "fused", "library")
+        own = bool(self.choices.get(SPLIT)) and self.finder.split(found, library=scale is not None)
+        fused = self.finder.usual(found) or own
+        usual = "fused" if fused else options[-1] if scale is not None else "separate"
+        chosen = self._chosen(node, "separate" if self._library else usual, options)
+        if self._library:
+            return
+        if chosen == "fused":
+            self.made |= _written(found, self.finder)
+        elif chosen == "library" and scale is not None:
+            self.made |= _called(found, self.finder, scale)
+
+    def weighted(self, node: Node) -> None:
+        """Adds the rewrite of attention without a softmax that ends in this node."""
+        found = self.finder.match_weights(node)
+        if found is None or self.made.keys() & found.names:
+            return
+        can, usual = self.finder.weighted(found)
+        if can and not self._library and self._chosen(node, "fused" if usual else "separate") == "fused":
+            self.made |= _written(found, self.finder)
+
+    def _sunk(self, found: Match) -> None:
+        """Adds the rewrite of attention with a sink, where few queries read many keys."""
+        if not self._library and _decodes(found, self.finder) and self._chosen(found.softmax, "fused") == "fused":
+            self.made |= _written(found, self.finder)
+
+    @property
+    def _library(self) -> bool:
+        """Whether all is left to the library's operators."""
+        return bool(self.choices.get("library"))
+
+    def _chosen(self, node: Node, usual: str, options: tuple[str, ...] = ("separate", "fused")) -> Any:
+        """What is chosen for a node, which is offered: `usual` by default."""
+        key = f"attention:{node.name}"
+        self.structure[key] = Choice(options=options, default=usual)
+        return self.choices.get(key, usual)
 
 
 def _decodes(found: Match, finder: Finder) -> bool:

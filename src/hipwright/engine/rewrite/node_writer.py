@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
+import msgspec
+
 from hipwright.capture.graph import Graph, Meta, Node, Size, Symbol
+from hipwright.engine.knobs import Choice, Value
 from hipwright.engine.rewrite.pinned_sizes import hint, metas
+
+PACK = 8
+"""Numbers of a half type that the library's fast products read at a time."""
+Rewrite = tuple[bool, Callable[[], None]]
+"""A rewrite of one node: whether it is the default, and what writes it."""
 
 
 class NodeWriter:
     """The nodes of a graph as they are rewritten, in `nodes`."""
 
     def __init__(self, graph: Graph) -> None:
+        self._graph = graph
         self.known, self.nodes = metas(graph), list[Node]()
         self.symbols: Mapping[str, Symbol] = {s.name: s for s in graph.symbols}
         self._taken = set(self.known)
+
+    def rewritten(
+        self, kind: str, possible: Callable[[Node], Rewrite | None], choices: Mapping[str, Value]
+    ) -> tuple[Graph, dict[str, Choice]]:
+        """(the graph with nodes rewritten where that is chosen, what could be chosen): `<kind>:<node>`, a yes or no.
+
+        possible: what could be written for a node; None where it stays.
+        """
+        structure = dict[str, Choice]()
+        for node in self._graph.nodes:
+            key, found = f"{kind}:{node.name}", possible(node)
+            if found is not None:
+                structure[key] = Choice(options=(False, True), default=found[0])
+            if found is not None and choices.get(key, found[0]):
+                found[1]()
+            else:
+                self.nodes.append(node)
+        return (msgspec.structs.replace(self._graph, nodes=tuple(self.nodes)) if structure else self._graph), structure
 
     def meta(self, value: Any) -> Meta | None:
         """The meta of an argument that is a value; None for anything else."""
@@ -68,4 +95,4 @@ def argument(size: Size) -> Any:
     return size if isinstance(size, int) else {"size": size}
 
 
-__all__ = ["NodeWriter", "argument", "plus", "times"]
+__all__ = ["PACK", "NodeWriter", "Rewrite", "argument", "plus", "times"]

@@ -8,7 +8,7 @@ zeros. Columns of the result are padded where kernels alone read it: they read t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,10 +16,8 @@ import msgspec
 from hipwright.capture.graph import Graph, Meta, Node, Size, returned, short, users
 from hipwright.engine.ir.expr import HALVES
 from hipwright.engine.knobs import SPLIT, Choice, Value
-from hipwright.engine.rewrite.pinned_sizes import hint, metas
+from hipwright.engine.rewrite.node_writer import PACK, NodeWriter, Rewrite
 
-PACK = 8
-"""Numbers of a half type that are read at a time."""
 LEAST_TERMS, LEAST_OPERATIONS = 65, 4e9
 """Terms, and floating-point operations, from which a copy of the operands is worth its time. Round figures."""
 SUFFIX = "_padded"
@@ -39,40 +37,36 @@ def padded_products(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, 
     """
     if choices.get("library"):
         return graph, {}
-    padding, structure = _Padding(graph), dict[str, Choice]()
-    for node in graph.nodes:
+    padding = _Padding(graph)
+
+    def possible(node: Node) -> Rewrite | None:
         places = padding.places(node)
-        by = padding.terms(node, places), padding.columns(node, places)
-        key = f"pad:{node.name}"
-        if any(by):
-            structure[key] = Choice(options=(False, True), default=bool(choices.get(SPLIT)))
-        if any(by) and choices.get(key, structure[key].default):
-            padding.pad(node, places, *by)
-        else:
-            padding.nodes.append(node)
-    return (msgspec.structs.replace(graph, nodes=tuple(padding.nodes)) if structure else graph), structure
+        terms, columns = padding.terms(node, places), padding.columns(node, places)
+        if not (terms or columns):
+            return None
+        return bool(choices.get(SPLIT)), partial(padding.pad, node, places, terms, columns)
+
+    return padding.rewritten("pad", possible, choices)
 
 
-class _Padding:
-    """The padding of one graph's products, whose nodes are written to `nodes` in order."""
+class _Padding(NodeWriter):
+    """The padding of one graph's products."""
 
     def __init__(self, graph: Graph) -> None:
-        self.known, self.nodes = metas(graph), list[Node]()
-        self._taken = set(self.known)
-        self._symbols = {s.name: s for s in graph.symbols}
+        super().__init__(graph)
         self._users, self._returned = users(graph), set(returned(graph))
 
     def places(self, node: Node) -> tuple[int, ...]:
         """The places of the factors of a large product of half types, whose second one is a matrix; else ()."""
         places, out = _FACTORS.get(short(node.op), ()), node.outs[0] if node.outs else None
-        factors = [self.known.get(node.args[k]["node"]) for k in places]
+        factors = [self.meta(node.args[k]) for k in places]
         first, second = factors if len(factors) == 2 else (None, None)
         if first is None or second is None or out is None or len(first.shape) < 2 or len(second.shape) != 2:
             return ()
         terms = first.shape[-1]
         if {first.dtype, second.dtype} - HALVES or not isinstance(terms, int):
             return ()
-        operations = 2.0 * terms * prod(hint(size, self._symbols) for size in out.shape)
+        operations = 2.0 * terms * self.hints(out.shape)
         return places if operations >= LEAST_OPERATIONS else ()
 
     def terms(self, node: Node, places: Sequence[int]) -> int:
@@ -103,14 +97,14 @@ class _Padding:
             return
         width = int(out.shape[-1])
         wide = Meta(dtype=out.dtype, shape=(*out.shape[:-1], width + columns))
-        name = self._name(f"{node.name}{SUFFIX}")
+        name = self._padded_name(node.name)
         self.nodes.append(msgspec.structs.replace(node, name=name, args=tuple(args), outs=(wide,)))
         part = ({"node": name}, len(out.shape) - 1, 0, width)
         self.nodes.append(Node(name=node.name, op="aten.slice.Tensor", args=part, outs=(out,), module=node.module))
 
     def _padded(self, value: Any, *by: int) -> dict[str, str]:
         """The value with zeros behind its last dimensions: by how many, of each of them in order."""
-        meta, name = self._meta(value), self._name(f"{value['node']}{SUFFIX}")
+        meta, name = self._meta(value), self._padded_name(value["node"])
         shape = list(meta.shape)
         amounts: list[int] = []
         for n, more in enumerate(reversed(by), start=1):
@@ -122,11 +116,12 @@ class _Padding:
         return {"node": name}
 
     def _meta(self, value: Any) -> Meta:
-        meta = self.known[value["node"]]
+        meta = self.meta(value)
         assert meta is not None
         return meta
 
-    def _name(self, name: str) -> str:
+    def _padded_name(self, of: str) -> str:
+        name = f"{of}{SUFFIX}"
         while name in self._taken:
             name = f"{name}_"
         self._taken.add(name)

@@ -14,23 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any
-
-import msgspec
 
 from hipwright.capture.graph import Graph, Meta, Node, Size
 from hipwright.engine.ir.expr import HALVES
 from hipwright.engine.ir.operators import STORED
 from hipwright.engine.knobs import SPLIT, Choice, Value
-from hipwright.engine.rewrite.node_writer import NodeWriter, argument, plus, times
+from hipwright.engine.rewrite.node_writer import PACK, NodeWriter, Rewrite, argument, plus, times
 
 FEW_CHANNELS = 32
 """Inputs of a window's element from which on the library's channels-last kernels have whole vectors to multiply."""
 LEAST_TERMS, LEAST_OPERATIONS = 64, 1e9
 """Terms, and operations, of a product from which on it is the default. Round figures, not measured."""
-PACK = 8
-"""Numbers of a half type that the library's fast products read at a time."""
 _FORMS = {f"aten.conv{n}d.default" for n in (1, 2, 3)} | {"aten.conv2d.padding", "aten.conv1d.padding"}
 _TRANSPOSED = {"aten.conv_transpose1d.default", "aten.conv_transpose2d.input", "aten.conv_transpose3d.input"}
 _FLOATS = HALVES | {"float32"}
@@ -43,19 +40,15 @@ def window_products(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, 
     """
     if choices.get("library"):
         return graph, {}
-    writer, structure = NodeWriter(graph), dict[str, Choice]()
-    for node in graph.nodes:
-        window = _window(writer, node)
-        if window is None:
-            writer.nodes.append(node)
-            continue
-        key = f"product:{node.name}"
-        structure[key] = Choice(options=(False, True), default=bool(choices.get(SPLIT)) and window.usual(writer))
-        if choices.get(key, structure[key].default):
-            (_write_phases if window.transposed else _write_patches)(writer, node, window)
-        else:
-            writer.nodes.append(node)
-    return (msgspec.structs.replace(graph, nodes=tuple(writer.nodes)) if structure else graph), structure
+    writer = NodeWriter(graph)
+
+    def possible(node: Node) -> Rewrite | None:
+        if (window := _window(writer, node)) is None:
+            return None
+        write = _write_phases if window.transposed else _write_patches
+        return bool(choices.get(SPLIT)) and window.usual(writer), partial(write, writer, node, window)
+
+    return writer.rewritten("product", possible, choices)
 
 
 @dataclass(frozen=True)

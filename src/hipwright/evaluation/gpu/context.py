@@ -12,8 +12,8 @@ from functools import partial
 from typing import Literal
 
 from hipwright.errors import InfrastructureError
-from hipwright.evaluation.gpu.memory import DeviceMemory
-from hipwright.evaluation.gpu.timing_lock import TimingLock
+from hipwright.evaluation.gpu.memory import DeviceMemory, GpuMemory
+from hipwright.evaluation.gpu.timing_lock import GpuLock, TimingLock
 from hipwright.records import Build
 from hipwright.sandbox import GpuAccess, OneShotPool, Zygote
 from hipwright.targets import CPU, TARGETS, TORCH_GPU_0, Target
@@ -57,9 +57,9 @@ class GpuContext:
     unsafe: bool = False
     memory_bytes: int = 0
     shared: SharedHosts | None = None
-    timing_lock: TimingLock = field(default_factory=TimingLock)
+    timing_lock: GpuLock = field(default_factory=TimingLock)
     spares: OneShotPool | None = None
-    memory: DeviceMemory | None = None
+    memory: GpuMemory | None = None
     simulated: str = ""
     baseline_s: float = 0.0
     baselines: tuple[str, ...] = BASELINES

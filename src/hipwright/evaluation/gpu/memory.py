@@ -12,6 +12,7 @@ import json
 import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -48,15 +49,11 @@ PATIENCE_S = 20.0
 """The longest that they do: a task inside may compile for minutes, and the device would idle."""
 
 
-class DeviceMemory:
-    """The memory of one GPU, in bytes. Safe to use from several threads."""
+class GpuMemory(ABC):
+    """The memory of one GPU, in bytes. total: what may be reserved. Safe to use from several threads."""
 
     def __init__(self, total: int) -> None:
         self.total = int(USABLE * total)
-        self._changed = threading.Condition()
-        self._inside: dict[Reservation, int] = {}
-        self._queue: deque[Reservation] = deque()
-        self._borrowing = 0  # tasks that wait for spare memory
 
     def reserve(self, need: int, *, again: bool = False) -> Reservation:
         """Waits until so much is left, or nobody else is inside; a need above the total is the total.
@@ -67,6 +64,37 @@ class DeviceMemory:
         found = Reservation(self, min(need, self.total), again=again)
         self._wait(found)
         return found
+
+    @abstractmethod
+    def _wait(self, one: Reservation) -> None:
+        """Waits until a reservation has its turn."""
+
+    @abstractmethod
+    def spare(self, one: Reservation, wanted: int, pause: Callable[[], None]) -> contextlib.AbstractContextManager[int]:
+        """Up to `wanted` bytes that nobody has reserved, for this task until the block ends.
+
+        Waits up to SPARE_S for others to end, `pause` called again and again meanwhile, then gives what there is. Tasks
+        that wait to get in come after it.
+        """
+
+    @abstractmethod
+    def accompanies(self, one: Reservation) -> bool:
+        """Whether other tasks are inside now."""
+
+    @abstractmethod
+    def _leave(self, one: Reservation) -> None:
+        """Gives a reservation's memory back, where it has any."""
+
+
+class DeviceMemory(GpuMemory):
+    """The memory itself, for the threads of this process."""
+
+    def __init__(self, total: int) -> None:
+        super().__init__(total)
+        self._changed = threading.Condition()
+        self._inside: dict[Reservation, int] = {}
+        self._queue: deque[Reservation] = deque()
+        self._borrowing = 0  # tasks that wait for spare memory
 
     def _wait(self, one: Reservation) -> None:
         with self._changed:
@@ -99,11 +127,7 @@ class DeviceMemory:
 
     @contextlib.contextmanager
     def spare(self, one: Reservation, wanted: int, pause: Callable[[], None]) -> Iterator[int]:
-        """Up to `wanted` bytes that nobody has reserved, for this task until the block ends.
-
-        Waits up to SPARE_S for others to end, `pause` called again and again meanwhile, then gives what there is. Tasks
-        that wait to get in come after it.
-        """
+        """As of GpuMemory."""
         more, until = 0, time.monotonic() + SPARE_S
         with self._changed:
             self._borrowing += 1
@@ -131,7 +155,7 @@ class DeviceMemory:
                 self._changed.notify_all()
 
     def accompanies(self, one: Reservation) -> bool:
-        """Whether other tasks are inside now."""
+        """As of GpuMemory."""
         with self._changed:
             return any(other is not one for other in self._inside)
 
@@ -144,7 +168,7 @@ class DeviceMemory:
 class Reservation:
     """A task's place in a GPU's memory. need: bytes. again: whether it was inside before, and nobody passes it."""
 
-    def __init__(self, memory: DeviceMemory, need: int, *, again: bool = False) -> None:
+    def __init__(self, memory: GpuMemory, need: int, *, again: bool = False) -> None:
         self.need, self.again = need, again
         self._passed, self._until = 0, 0.0  # while it waits
         self._memory = memory
@@ -174,7 +198,7 @@ class Reservation:
         return self._passed >= PASSES
 
     def spare(self, wanted: int, pause: Callable[[], None]) -> contextlib.AbstractContextManager[int]:
-        """See `DeviceMemory.spare`."""
+        """See `GpuMemory.spare`."""
         return self._memory.spare(self, wanted, pause)
 
     def come_back(self, more: int = 0) -> None:

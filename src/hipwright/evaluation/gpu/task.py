@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import structs
 
 from hipwright.errors import HipwrightError
+from hipwright.evaluation.gpu.background_cases import BackgroundCases
 from hipwright.evaluation.gpu.context import GpuContext
 from hipwright.evaluation.gpu.program_timing import JUDGED, ProgramTiming
 from hipwright.evaluation.gpu.room import TaskRoom
@@ -42,8 +43,7 @@ class GpuTask(ProgramTiming):
     def __init__(self, gpu: GpuContext, handle: TaskHandle) -> None:
         super().__init__(gpu, handle)
         self._starting: list[threading.Thread] = []
-        self._made_for: Oracle | None = None
-        self._making: threading.Thread | None = None
+        self._cases = BackgroundCases()
         self._room = TaskRoom(gpu, handle, self._close_processes)
 
     def __enter__(self) -> GpuTask:
@@ -98,28 +98,20 @@ class GpuTask(ProgramTiming):
         return self.open_holding() if self.handle.delegated else self.reference
 
     def _started(self) -> None:
-        """Waits for what `begin` started."""
+        """Waits for what `begin` and `make_cases` started."""
         for thread in self._starting:
             thread.join()
+        self._cases.wait()
 
     def make_cases(self, oracle: Oracle) -> None:
-        """Makes what the full gate judges with in the background, while a program is built.
-
-        What fails here raises in the verification.
-        """
-        if self._made_for is oracle:
-            return
-        self._made_for = oracle
+        """Makes what the full gate judges with in the background, while a program is built."""
 
         def make() -> None:
-            with suppress(HipwrightError):
-                if oracle.status() is None:
-                    oracle.prepare()
-                    self._expect_own(oracle)
+            if oracle.status() is None:
+                oracle.prepare()
+                self._expect_own(oracle)
 
-        self._making = threading.Thread(target=make, name="GPU cases", daemon=True)
-        self._starting.append(self._making)
-        self._making.start()
+        self._cases.begin(oracle, make)
 
     def _expect_own(self, oracle: Oracle) -> None:
         """The expectations at the task's own shapes that the device alone holds, of the families that are judged."""
@@ -171,8 +163,7 @@ class GpuTask(ProgramTiming):
         worker: CandidateWorker | None,
         alone: bool = False,
     ) -> Verdict:
-        if self._making is not None:  # it may give way to a timing while it holds the process that this would wait for
-            self._making.join()
+        self._cases.wait()  # they may give way to a timing while they hold the process that this would wait for
         if oracle.status() is None:
             oracle.prepare(every=gate == "full")  # the expectations are computed before the GPU is used
         reference = self.judging if gate == "full" else None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from hipwright.evaluation.gpu.waits import WAITS
 
 
-class TimingLock:
+class GpuLock(ABC):
     """A readers-writer lock of one GPU: timings are exclusive, all other work is shared.
 
     A timing waits for the work inside and keeps new work out, so new work never delays it. Not reentrant. Compiling a
@@ -17,10 +18,6 @@ class TimingLock:
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._inside = 0
-        self._timing = False
-        self._waiting = 0
         self._own = threading.local()
 
     @contextmanager
@@ -30,24 +27,66 @@ class TimingLock:
         gives_way: a timing that waits need not wait for all of it (`give_way`). Not for work that holds, between two
         calls, a process that a timing may need.
         """
-        with self._changed:
-            self._enter()
-        self._own.gives_way = gives_way
-        try:
-            yield
-        finally:
-            self._own.gives_way = False
-            with self._changed:
-                self._inside -= 1
-                self._changed.notify_all()
+        with self._held(gives_way):
+            self._own.gives_way = gives_way
+            try:
+                yield
+            finally:
+                self._own.gives_way = False
 
     def give_way(self) -> None:
         """Called between two calls of processes: lets the timings go first that wait for this thread's work.
 
         Returns at once outside work that gives way.
         """
-        if not self._waiting or not getattr(self._own, "gives_way", False):
-            return
+        if self.timing_waits and getattr(self._own, "gives_way", False):
+            self._come_again()
+
+    @property
+    @abstractmethod
+    def timing_waits(self) -> bool:
+        """Whether a timing waits for the work inside."""
+
+    @abstractmethod
+    def exclusive(self) -> AbstractContextManager[None]:
+        """A context for a timing: no other work of hipwright runs on this GPU meanwhile."""
+
+    @abstractmethod
+    def _held(self, gives_way: bool) -> AbstractContextManager[None]:
+        """A context that holds the lock for work."""
+
+    @abstractmethod
+    def _come_again(self) -> None:
+        """Gives the lock up that this thread's work holds, and takes it again behind the timings that wait."""
+
+
+class TimingLock(GpuLock):
+    """The lock itself, for the threads of this process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._changed = threading.Condition()
+        self._inside = 0
+        self._timing = False
+        self._waiting = 0
+
+    @contextmanager
+    def _held(self, gives_way: bool) -> Iterator[None]:
+        with self._changed:
+            self._enter()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside -= 1
+                self._changed.notify_all()
+
+    @property
+    def timing_waits(self) -> bool:
+        """As of GpuLock."""
+        return self._waiting > 0
+
+    def _come_again(self) -> None:
         with self._changed:
             self._inside -= 1
             self._changed.notify_all()
@@ -72,7 +111,7 @@ class TimingLock:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """A context for a timing: no other work of hipwright runs on this GPU meanwhile."""
+        """As of GpuLock."""
         with self._changed:
             self._count_waiting(1)
             try:

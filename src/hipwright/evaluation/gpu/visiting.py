@@ -9,13 +9,13 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from hipwright.errors import WorkerError
-from hipwright.evaluation.gpu.memory import DeviceMemory, Reservation
+from hipwright.evaluation.gpu.memory import GpuMemory, Reservation
 from hipwright.evaluation.gpu.shared_gpu import PAGE, Send
-from hipwright.evaluation.gpu.timing_lock import TimingLock
+from hipwright.evaluation.gpu.timing_lock import GpuLock
 from hipwright.evaluation.gpu.waits import WAITS
 
 
@@ -102,41 +102,31 @@ class _ThreadMark:
         self._line.gone(self.number)
 
 
-class VisitorLock(TimingLock):
+class VisitorLock(GpuLock):
     """The keeper's timing lock, in a visiting process."""
 
     def __init__(self, line: GpuLine) -> None:
         super().__init__()
         self._line = line
 
-    @contextmanager
-    def shared(self, *, gives_way: bool = False) -> Iterator[None]:
-        """As of TimingLock."""
-        with self._line.block("shared", gives_way=gives_way):
-            self._own.gives_way = gives_way
-            try:
-                yield
-            finally:
-                self._own.gives_way = False
+    @property
+    def timing_waits(self) -> bool:
+        """As of GpuLock."""
+        return self._line.timing_waits
 
-    def give_way(self) -> None:
-        """As of TimingLock."""
-        if getattr(self._own, "gives_way", False) and self._line.timing_waits:
-            with WAITS.waiting():
-                self._line.ask("give way")
+    def exclusive(self) -> AbstractContextManager[None]:
+        """As of GpuLock."""
+        return self._line.block("exclusive")
 
-    @contextmanager
-    def exclusive(self) -> Iterator[None]:
-        """As of TimingLock."""
-        with self._line.block("exclusive"):
-            self._timing = True
-            try:
-                yield
-            finally:
-                self._timing = False
+    def _held(self, gives_way: bool) -> AbstractContextManager[None]:
+        return self._line.block("shared", gives_way=gives_way)
+
+    def _come_again(self) -> None:
+        with WAITS.waiting():
+            self._line.ask("give way")
 
 
-class VisitorMemory(DeviceMemory):
+class VisitorMemory(GpuMemory):
     """The keeper's memory of a GPU, in a visiting process. total: bytes of the device."""
 
     def __init__(self, line: GpuLine, total: int) -> None:
@@ -152,7 +142,7 @@ class VisitorMemory(DeviceMemory):
 
     @contextmanager
     def spare(self, one: Reservation, wanted: int, pause: Callable[[], None]) -> Iterator[int]:
-        """As of DeviceMemory; the keeper's lock is what gives way meanwhile."""
+        """As of GpuMemory; the keeper's lock is what gives way meanwhile."""
         if one not in self._rooms:
             yield 0
             return
@@ -160,7 +150,7 @@ class VisitorMemory(DeviceMemory):
             yield more
 
     def accompanies(self, one: Reservation) -> bool:
-        """As of DeviceMemory."""
+        """As of GpuMemory."""
         return one in self._rooms and bool(self._line.ask("accompanied", room=self._rooms[one]))
 
     def _leave(self, one: Reservation) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hipwright.ship.texts import DEFAULT
+
 BUILD = """[general]
 name = "{kernel}"
 version = 1
@@ -63,7 +65,8 @@ y = kernel.{function}({arguments})
 Build: `kernel-builder build-and-copy` or `nix run .#build-and-copy`. Measure: `kernels benchmark <user>/{kernel}@v1`.
 """
 
-INIT = '''"""{kernel}: one PyTorch module as an operator with kernels of its own; by hipwright, program {key}."""
+INIT = (
+    '''"""{kernel}: one PyTorch module as an operator with kernels of its own; by hipwright, program {key}."""
 
 import warnings
 
@@ -111,22 +114,15 @@ class Module(reference.Model):
         return layers.{layer}.forward(self{comma}{passed})
 
 
-def default(allow_reference=False):
-    """The module as the task constructs it."""
-    return Module({init}allow_reference=allow_reference)
-
-
-def _plain(value):
-    """Lists and sizes as tuples, dtypes by name."""
-    if isinstance(value, (list, tuple)):
-        return tuple(map(_plain, value))
-    return str(value).removeprefix("torch.") if isinstance(value, (torch.dtype, torch.device)) else value
-
+'''
+    + DEFAULT
+    + """
 
 from . import layers  # noqa: E402  reads the names above
 
 __all__ = ["Declined", "Module", "NoBackward", "NoGpu", "default", "{function}", "layers", "reference"]
-'''
+"""
+)
 
 LAYERS = '''"""Layers for `kernels.kernelize`: a forward alone each, which reads the members of the replaced module."""
 

@@ -263,7 +263,7 @@ class _Alike:
 
 
 def computed(dtype: torch.dtype) -> torch.dtype:
-    """In which dtype a kernel rounds what it computes with a float tensor (`verify.tolerance.ROUNDING`)."""
+    """In which dtype a kernel rounds what it computes with a float tensor (`verify.tolerance.computed`)."""
     return dtype if dtype.itemsize > 1 else torch.bfloat16
 
 

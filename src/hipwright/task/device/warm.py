@@ -2,8 +2,8 @@
 
 A process that has started CUDA cannot be forked to use it, and some torch releases start it while parts of them are
 imported. So a fork imports all parts first, tests whether its own forks can use the device, and goes on as the zygote
-where they can: what takes ten seconds is not done twice. Where they cannot, or it dies, another tries part by part, and
-only parts that pass are imported here.
+where they can: imports that take seconds are not done twice. Where they cannot, or it dies, another tries part by part,
+and only parts that pass are imported here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DIED = 255  # exit code
 
 
 def symbols() -> None:
-    """Symbolic shapes: a third of what the first dispatch imports."""
+    """Symbolic shapes: a part of what the first dispatch imports."""
     importlib.import_module("torch.fx.experimental.symbolic_shapes")
 
 
@@ -36,7 +36,7 @@ def frontend() -> None:
 
 
 def dispatch() -> None:
-    """The first dispatch of a widened operator; with the stages before, three seconds of imports."""
+    """The first dispatch of a widened operator, and what is left of its imports."""
     with float64():
         torch.nn.functional.layer_norm(torch.ones(2, 2), (2,)).sum()
     torch.nn.functional.gelu(torch.empty(2, 2, device="meta"))

@@ -32,28 +32,39 @@ class CurriculumSettings(Record, frozen=True, kw_only=True):
     floor: float = 0.1
 
 
-class RLSettings(Record, frozen=True, kw_only=True):
+class LoopSettings(Record, frozen=True, kw_only=True):
+    """What all loops have in common. max_minutes: wall time in all, over every piece of the run; None: no limit.
+
+    micro_tokens: tokens in one forward and backward pass. checkpoint_every: steps between two checkpoints.
+    """
+
+    seed: int = 0
+    max_minutes: float | None = None
+    micro_tokens: int = 32768
+    checkpoint_every: int
+    optim: OptimSettings
+
+
+class RLSettings(LoopSettings, frozen=True, kw_only=True):
     """A run of reinforcement learning, rejection fine-tuning or collecting preferences.
 
-    steps: optimizer steps in all. max_minutes: wall time in all, over every piece of the run; None: no limit.
-    prompts, samples: problems a step, and answers for each. turns: the most answers of a conversation, 1 to 4;
-    stop_when_right: a correct answer ends its conversation. max_new_tokens: of one answer; max_prompt_tokens: of one
-    prompt; repairs with longer prompts are left out. temperature: of sampling, and of the log-probabilities.
+    steps: optimizer steps in all. prompts, samples: problems a step, and answers for each. turns: the most answers of a
+    conversation, 1 to 4; stop_when_right: a correct answer ends its conversation. max_new_tokens: of one answer;
+    max_prompt_tokens: of one prompt; repairs with longer prompts are left out. temperature: of sampling, and of the
+    log-probabilities.
     baseline: see advantage.py. turn_discount: the factor of a later gain for each turn between.
     updates: optimizer updates on each batch (GRPO's mu), since judging takes much longer than an update.
     clip_low, clip_high: the importance ratio is clipped to [1 - clip_low, 1 + clip_high]. kl: weight of the KL to the
     policy at the start (reference_policy.py); 0 keeps no copy of it. keep: training ends with the weights of the best
     so many consecutive steps by the reward of their batches (best.py); 0: with the last ones. clip_rewards: clip
     rewards beyond 1.5 standard deviations of the last 100. overlap: the next batch is sampled while answers are judged,
-    by weights that are one step older. micro_tokens: tokens in one forward and backward pass.
+    by weights that are one step older.
     min_own: a correct answer whose own kernels do less of the work is left out of baseline and gradient (advantage.py).
     exemplars: the share of prompts with two scored answers. lessons: the most lessons of a prompt.
-    checkpoint_every: steps between two checkpoints. sample_every: steps between two logged examples.
+    sample_every: steps between two logged examples.
     """
 
-    seed: int = 0
     steps: int = 100
-    max_minutes: float | None = None
     prompts: int = 16
     samples: int = 8
     turns: int = 1
@@ -70,7 +81,6 @@ class RLSettings(Record, frozen=True, kw_only=True):
     keep: int = 0
     clip_rewards: bool = True
     overlap: bool = True
-    micro_tokens: int = 32768
     min_own: float = 0.0
     exemplars: float = 0.0
     lessons: int = 0
@@ -88,21 +98,17 @@ class RLSettings(Record, frozen=True, kw_only=True):
             raise ValueError("keep must not be negative")
 
 
-class ImitationSettings(Record, frozen=True, kw_only=True):
+class ImitationSettings(LoopSettings, frozen=True, kw_only=True):
     """A run of supervised learning on rows of tokens (`sft_loop`), or of DPO on pairs of them.
 
-    steps: optimizer steps in all; None: `epochs` passes over the rows. max_minutes: as in RLSettings.
-    batch_tokens: tokens in one optimizer step; micro_tokens: tokens in one forward and backward pass. row_tokens: the
-    length of a packed row (a longer sequence has a row of its own). beta: DPO's weight of the reference.
-    evaluate_every: steps between two calls of `evaluate`, and one after the last step.
+    steps: optimizer steps in all; None: `epochs` passes over the rows. batch_tokens: tokens in one optimizer step.
+    row_tokens: the length of a packed row (a longer sequence has a row of its own). beta: DPO's weight of the
+    reference. evaluate_every: steps between two calls of `evaluate`, and one after the last step.
     """
 
-    seed: int = 0
     epochs: float = 1.0
     steps: int | None = None
-    max_minutes: float | None = None
     batch_tokens: int = 32768
-    micro_tokens: int = 32768
     row_tokens: int = 1024
     beta: float = 0.1
     checkpoint_every: int = 200

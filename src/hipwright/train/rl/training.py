@@ -14,7 +14,7 @@ from hipwright.targets import TORCH_GPU
 from hipwright.train.rl import checkpoint
 from hipwright.train.rl.optim import Optim
 from hipwright.train.rl.policy import PolicyModel
-from hipwright.train.rl.settings import ImitationSettings, RLSettings
+from hipwright.train.rl.settings import LoopSettings
 
 FREE_SETTINGS = {"max_minutes", "checkpoint_every", "sample_every", "log_every", "evaluate_every"}
 """Settings that a resumed run may change, since no step's result depends on them; also `steps` and `epochs` where the
@@ -65,7 +65,7 @@ class TrainingRun:
     def __init__(
         self,
         policy: PolicyModel,
-        settings: RLSettings | ImitationSettings,
+        settings: LoopSettings,
         total: int,
         folder: Path,
         identity: Mapping[str, Any],
@@ -154,7 +154,7 @@ class TrainingRun:
         return LoopResult(self.finished, self.step, self.minutes, dict(metrics))
 
 
-def resume_settings(settings: RLSettings | ImitationSettings) -> dict[str, Any]:
+def resume_settings(settings: LoopSettings) -> dict[str, Any]:
     """The settings that a resumed run may not change."""
     plain: dict[str, Any] = msgspec.to_builtins(settings)
     free = FREE_SETTINGS | ({"steps", "epochs"} if settings.optim.schedule == "constant" else set())

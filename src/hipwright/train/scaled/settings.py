@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
-from hipwright.train.hf import Lora
+from hipwright.train.hf import TrlSettings
 from hipwright.train.rl.settings import Baseline, CurriculumSettings
 
 Mismatch = Literal["", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"]
 
 
-class GrpoSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of GRPO by TRL. steps: updates; batch: conversations a device and pass; accumulate: passes an update.
+class GrpoSettings(TrlSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of GRPO by TRL. steps: updates; batch counts conversations.
 
     samples: conversations of one prompt, a group; batch * accumulate is a multiple of it. update: "gradient", the
     clipped policy gradient, or "rejection", which imitates the best correct answer of each group. loss, clip_low,
@@ -27,9 +25,7 @@ class GrpoSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     steps: int = 200
     update: Literal["gradient", "rejection"] = "gradient"
     learning_rate: float = 1e-6
-    warmup: float = 0.03
     batch: int = 8
-    accumulate: int = 8
     samples: int = 8
     turns: int = 1
     stop_when_right: bool = True
@@ -50,14 +46,5 @@ class GrpoSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     mismatch_max: float = 2.0
     vllm: Literal["", "colocate", "server"] = ""
     vllm_memory: float = 0.3
-    lora_rank: int = 0
-    lora_alpha: int = 32
-    checkpoint_activations: bool = True
     save_every: int = 20
     log_every: int = 1
-    seed: int = 0
-
-    @property
-    def lora(self) -> Lora:
-        """The settings of the adapters."""
-        return Lora(self.lora_rank, self.lora_alpha, 0.0)

@@ -96,8 +96,10 @@ class GraphedForward(GraphedCalls[Forwarded]):
     def _copied(self, result: Forwarded) -> Forwarded:
         return result.copied()
 
-    def _made(self, now: tuple[Any, ...], storages: list[StorageWeakRef]) -> CallKind[Forwarded]:
-        return ForwardKind(now, storages, cleared=False)
+    def _made(
+        self, now: tuple[Any, ...], storages: list[StorageWeakRef], in_place: tuple[int, ...]
+    ) -> CallKind[Forwarded]:
+        return ForwardKind(now, storages, in_place, cleared=False)
 
     def _chosen(self, kind: CallKind[Forwarded], inputs: Sequence[torch.Tensor]) -> CallKind[Forwarded]:
         assert isinstance(kind, ForwardKind)
@@ -107,7 +109,7 @@ class GraphedForward(GraphedCalls[Forwarded]):
             if branch.argument_reads is not None and branch.argument_reads.hold(inputs):
                 return branch
         if len(kind.branches) < BRANCHES:
-            return ForwardKind(kind.state, kind.storages, WARM_CALLS - 1, cleared=False, root=kind)
+            return ForwardKind(kind.state, kind.storages, kind.in_place, WARM_CALLS - 1, cleared=False, root=kind)
         kind.why = DECIDES
         return kind
 

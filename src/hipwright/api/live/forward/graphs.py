@@ -7,6 +7,7 @@ that hold drop-ins have one each. `GraphedCalls` captures and copies, as for one
 
 from __future__ import annotations
 
+import sys
 import threading
 import warnings
 from collections import Counter
@@ -38,7 +39,8 @@ class ForwardGraphs:
     A call replays one graph where its kind was captured. All others are the module's own, whose drop-ins replay graphs
     of their own: while a part is in training mode or has hooks, gradients are wanted, a mode of torch is on, or an
     argument is no tensor on the GPU and no plain value; and where the forward does more than its kernels (`watch`).
-    The first such call says so by a FallbackWarning, and `counts` has them by reason.
+    The first such call says so by a FallbackWarning, and `counts` has them by reason. A call of a replica (by
+    torch.nn.DataParallel), whose drop-ins are the originals, is the replica's own.
     """
 
     def __init__(self, module: torch.nn.Module, device: str, graphs: DeviceGraphs | None = None) -> None:
@@ -75,6 +77,8 @@ class ForwardGraphs:
         """The result of the module's call."""
         if torch.compiler.is_compiling():
             return self._module._call_impl(*args, **kwargs)
+        if (replica := _called_replica()) is not None:
+            return replica._call_impl(*args, **kwargs)
         leaves, structure = pytree.tree_flatten((args, kwargs))
         why, state = self._checked(leaves)
         if why:
@@ -167,6 +171,12 @@ class ForwardGraphs:
             self._split = True
             for part in _inner(self._module):
                 put_graphs(part, self._graphs)
+
+
+def _called_replica() -> torch.nn.Module | None:
+    """The copy by torch.nn.DataParallel that is called: it has the module's attributes, so its graphs too."""
+    caller = sys._getframe(2).f_locals.get("self")  # of torch.nn.Module._wrapped_call_impl
+    return caller if isinstance(caller, torch.nn.Module) and caller.__dict__.get("_is_replica") else None
 
 
 def put_graphs(

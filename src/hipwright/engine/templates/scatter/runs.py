@@ -190,18 +190,18 @@ def _columns(body: CallBody, runs: Runs) -> EmittedKernel:
 
 def _add_columns(k: CallKernel, x: Tensor, values: Tensor, width: int) -> None:
     """Declares acc[v]: the sum of a row's values and of what is there already, for `width` columns."""
-    kind = COMPUTE[values.dtype]
-    k.line(f"{kind} acc[{width}], value[{width}];")
-    if width > 1:
-        k.vector(x, ["row", "column"], "column", str(width), "acc")
-    else:
-        k.line(f"acc[0] = {k.load(x, ['row', 'column'])};")
+
+    def load(tensor: Tensor, row: str, into: str) -> None:
+        if width > 1:
+            k.vector(tensor, [row, "column"], "column", str(width), into)
+        else:
+            k.line(f"{into}[0] = {k.load(tensor, [row, 'column'])};")
+
+    k.line(f"{COMPUTE[values.dtype]} acc[{width}], value[{width}];")
+    load(x, "row", "acc")
     k.line("#pragma unroll 4")
     k.open(f"for ({k.kind} i = begin; i < end; ++i)")
-    if width > 1:
-        k.vector(values, ["i", "column"], "column", str(width), "value")
-    else:
-        k.line(f"value[0] = {k.load(values, ['i', 'column'])};")
+    load(values, "i", "value")
     k.line("#pragma unroll")
     k.line(f"for (int v = 0; v < {width}; ++v) acc[v] += value[v];")
     k.close()

@@ -7,18 +7,17 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from hipwright.task.host.modes.value_checks import check_operands
+from hipwright.task.host.modes.value_checks import OperandChecks
 
 _NORMS = frozenset({"native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "_batch_norm_with_update"})
 """Batch norms by name: input, weight, bias, running mean, running variance, and whether they train."""
 
 
-class StatisticsWatch(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
+class StatisticsWatch(OperandChecks):
     """Notes the tensors that batch norms in training mode write their statistics to, with or without values.
 
-    Every operator passes here, so operands that some read outside of are refused here too (`value_checks`).
+    It checks operands too: a mode of their own would cost every operator once more.
     """
 
     def __init__(self) -> None:
@@ -26,11 +25,10 @@ class StatisticsWatch(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  #
         self._written: list[torch.Tensor] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        check_operands(func, args, kwargs)
         name = func._schema.name.rpartition("::")[2]
         if name in _NORMS and (name == "_batch_norm_with_update" or (len(args) > 5 and args[5])):
             self._written += [tensor for tensor in args[3:5] if isinstance(tensor, torch.Tensor)]
-        return func(*args, **(kwargs or {}))
+        return super().__torch_dispatch__(func, types, args, kwargs)
 
     def wrote(self, tensor: torch.Tensor) -> bool:
         """Whether a batch norm was given this tensor to write to."""

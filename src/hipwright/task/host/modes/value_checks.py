@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 @contextmanager
@@ -51,6 +52,14 @@ def check_operands(func: Any, args: Any, kwargs: Any) -> None:
     if check is not None:
         names = (argument.name for argument in func._schema.arguments)
         check(**{**dict(zip(names, args, strict=False)), **(kwargs or {})})
+
+
+class OperandChecks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
+    """A mode in which every operator's operands are checked first (`check_operands`)."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        check_operands(func, args, kwargs)
+        return func(*args, **(kwargs or {}))
 
 
 def _check_segments(data: Any, lengths: Any = None, offsets: Any = None, axis: int = 0, **_: Any) -> None:

@@ -70,33 +70,22 @@ __device__ __forceinline__ void store_whole(T* p, const WideVector<T, N>& vector
 #endif
 }
 
-// A loaded number, for which what follows waits here: compilers compute it earlier, and wait for it before the loads
-// that stand between.
-__device__ __forceinline__ int behind_loads(int x) {
+// A loaded float or integer, for which what follows waits here: compilers compute it earlier, and wait for it before the
+// loads that stand between.
+template <typename T>
+__device__ __forceinline__ auto behind_loads(T x) {
+    auto held = +x;  // bool and bytes as int: registers hold no less
 #if defined(__AMDGCN__)
-    asm volatile("" : "+v"(x));
+    asm volatile("" : "+v"(held));
 #elif defined(__CUDA_ARCH__)
-    asm volatile("" : "+r"(x));
+    if constexpr (decltype(held)(0.5f) != 0)
+        asm volatile("" : "+f"(held));
+    else if constexpr (sizeof(held) == 8)
+        asm volatile("" : "+l"(held));
+    else
+        asm volatile("" : "+r"(held));
 #endif
-    return x;
-}
-
-__device__ __forceinline__ long behind_loads(long x) {
-#if defined(__AMDGCN__)
-    asm volatile("" : "+v"(x));
-#elif defined(__CUDA_ARCH__)
-    asm volatile("" : "+l"(x));
-#endif
-    return x;
-}
-
-__device__ __forceinline__ float behind_loads(float x) {
-#if defined(__AMDGCN__)
-    asm volatile("" : "+v"(x));
-#elif defined(__CUDA_ARCH__)
-    asm volatile("" : "+f"(x));
-#endif
-    return x;
+    return held;
 }
 
 // Half types as their bit patterns.
