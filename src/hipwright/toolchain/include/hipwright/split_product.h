@@ -110,14 +110,16 @@ struct SplitTile {
         const int first = threadIdx.x / 8;
 #if GEMM_MMA
         const int vector = threadIdx.x % 8 * 8;
+        const __half* const readable = load_b(0, first, from);
         const auto load = [&](int chunk, int stage) {
             __half* const tile = tiles + stage * STAGE;
+            const auto copy = [&](int row, const __half* source) {
+                split_copy(tile + split_index(row, vector), source, vector, readable);
+            };
 #pragma unroll
-            for (int l = 0; l < ROWS / 32; ++l)
-                split_copy(tile + split_index(first + l * 32, vector), load_a(l, first + l * 32, from + chunk), vector);
+            for (int l = 0; l < ROWS / 32; ++l) copy(first + l * 32, load_a(l, first + l * 32, from + chunk));
 #pragma unroll
-            for (int l = 0; l < WIDTH / 32; ++l)
-                split_copy(tile + split_index(ROWS + first + l * 32, vector), load_b(l, first + l * 32, from + chunk), vector);
+            for (int l = 0; l < WIDTH / 32; ++l) copy(ROWS + first + l * 32, load_b(l, first + l * 32, from + chunk));
         };
         begin();
 #pragma unroll
@@ -299,9 +301,11 @@ private:
 #endif
 
 #if GEMM_MMA
-    // Copies 8 parts to LDS, zeros from null.
-    __device__ static __forceinline__ void split_copy(__half* destination, const __half* source, int vector) {
-        cp_async_16_or_zero(destination, source + vector, source != nullptr);
+    // Copies 8 parts to LDS, zeros from null. Zeros have an address too, of nothing that is read: `readable`.
+    __device__ static __forceinline__ void split_copy(
+        __half* destination, const __half* source, int vector, const __half* readable
+    ) {
+        cp_async_16_or_zero(destination, source == nullptr ? readable : source + vector, source != nullptr);
     }
 #endif
 
