@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from visits import Visit
 
 from hipwright.errors import DeviceError
-from hipwright.evaluation.gpu.memory import PASSES, DeviceMemory, estimated, learn, learnt_bytes
+from hipwright.evaluation.gpu.memory import PASSES, DeviceMemory, TaskNeed, estimated, learn, learnt_bytes
 from hipwright.evaluation.gpu.room import TaskRoom
 from hipwright.records import TensorSpec, Verdict, Workload
 from hipwright.task import Outline
@@ -237,11 +237,11 @@ def test_what_was_taken_corrects_the_estimate(tmp_path: Path) -> None:
 class Room:
     """A room on a device of 80 GB beside a task that takes 10, with work that runs out of memory."""
 
-    def __init__(self, folder: Path, taken: int = GB) -> None:
+    def __init__(self, folder: Path, taken: int = GB, one_task: bool = False) -> None:
         self.memory = DeviceMemory(80 * GB)
         self.other = self.memory.reserve(10 * GB)
         self.closed = 0
-        gpu: Any = SimpleNamespace(memory=self.memory, cache=SimpleNamespace(folder=folder))
+        gpu: Any = SimpleNamespace(memory=self.memory, cache=SimpleNamespace(folder=folder), one_task=one_task)
         task = SimpleNamespace(key="key", workloads=[SimpleNamespace(name="given")])
         learn(folder, "key", {"reference": 2 * GB}, ran_out=True)
 
@@ -264,6 +264,16 @@ class Room:
 def out_of_memory(own: int) -> Verdict:
     told = {"out_of_memory": {"own": own, "reserved": own, "others": 3 * GB}}
     return Verdict(status="launch_error", fault="candidate", stage="launch", message="no memory", evidence=told)
+
+
+def test_the_only_task_of_a_command_may_keep_half_of_the_memory(tmp_path: Path) -> None:
+    shares = []
+    for one_task in (False, True):
+        room = Room(tmp_path, one_task=one_task).room
+        room._need = TaskNeed(candidate=GB, reference=GB, holding=0)
+        shares.append(room.share())
+        assert room.crowded
+    assert shares[0] < 3 * GB and shares[1] > 30 * GB
 
 
 def test_a_task_that_runs_out_beside_others_is_tried_again_with_more_then_alone(tmp_path: Path) -> None:

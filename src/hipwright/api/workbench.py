@@ -24,11 +24,11 @@ def open_workbench(
 ) -> Iterator[Workbench]:
     """A task on processes of its own, which end with the block; see `hipwright.machine`."""
     source = task_source(task)
-    with (
-        machine(targets, unsafe=unsafe, gpu_memory_gb=gpu_memory_gb) as made,
-        open_on(made, source, seed=seed, listener=listener) as bench,
-    ):
-        yield bench
+    with machine(targets, unsafe=unsafe, gpu_memory_gb=gpu_memory_gb) as made:
+        for context in made.gpus.values():
+            context.one_task = True
+        with open_on(made, source, seed=seed, listener=listener) as bench:
+            yield bench
 
 
 @contextmanager

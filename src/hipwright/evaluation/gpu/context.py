@@ -44,7 +44,7 @@ class GpuContext:
     tasks that trust each other; None: a process for each. memory: what tasks reserve;
     None where its size is not known. simulated: the name of a GPU that is software, "" for a real one. baseline_s: wall
     seconds in which torch.compile must give a baseline; 0 for no limit of its own. baselines: what a full timing
-    compares with, eager first.
+    compares with, eager first. one_task: whether one task is open at a time, which may keep half of the memory.
     """
 
     target: Target
@@ -63,6 +63,7 @@ class GpuContext:
     simulated: str = ""
     baseline_s: float = 0.0
     baselines: tuple[str, ...] = BASELINES
+    one_task: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property

@@ -46,6 +46,8 @@ class TaskRoom:
             self._need = estimated(self._handle.outline(self._handle.task.workloads[0].name))
             need = self._need.total
         need = learnt_bytes(self._gpu.cache.folder, self._handle.task.key, need)
+        if self._gpu.one_task:  # its expectations stay for the next candidate
+            need = max(need, self._gpu.memory.total // 2)
         self._reservation = self._gpu.memory.reserve(need)
 
     def learn(

@@ -64,7 +64,7 @@ class Cases(HeldRuns):
         case.tree = None
         if case.mutated:
             self._drop(drawn)
-        self._cases[header["case"]] = case
+        self._keep(header["case"], case)
         reply = {
             "leaves": [_describe(leaf) for leaf in case.leaves],
             "aliases": case.aliases,
@@ -148,6 +148,7 @@ class Cases(HeldRuns):
         case = self._cases.get(header["case"])
         if case is None:
             return {"gone": True}, None
+        self._used[header["case"]] = self._made_cases
         pairs = zip(case.leaves, header["strides"], strict=False)
         self._checks[header["case"]] = [Incoming(LeafComparison(leaf), stride) for leaf, stride in pairs]
         return {}, None

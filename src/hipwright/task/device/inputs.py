@@ -30,6 +30,8 @@ from hipwright.torchio import NAMES, map_torch
 
 _SHARE = 0.9  # of the free memory of the device
 _NO_LIMIT = 1 << 62
+STALE = 8
+"""Expectations made since one was used, after which it is the first to be freed."""
 
 Told = tuple[dict[str, Any], Tree]
 
@@ -45,7 +47,9 @@ class Inputs:
         phase("running the file")
         self.file = self._guard(lambda: DeviceFile(init["name"], init["source"], self.device))
         self._draws: OrderedDict[str, list[Any]] = OrderedDict()
-        self._cases: OrderedDict[int, DeviceExpectation] = OrderedDict()
+        self._cases: dict[int, DeviceExpectation] = {}
+        self._made_cases = 0
+        self._used: dict[int, int] = {}  # how many had been made when one was used, by case
         self._current = 0  # the case that is being computed
         self._staging = StreamBuffer(self.device)
         self._bridges = Bridges(self.device)
@@ -99,8 +103,9 @@ class Inputs:
         return int(min([_SHARE * free, *(bound - held for bound in bounds)]))
 
     def _make_room(self, wanted: int, keep: str = "") -> None:
-        """Frees what can be computed again, the oldest first, until `wanted` bytes are available: draws, then
-        expectations.
+        """Frees what can be computed again until `wanted` bytes are available: draws, the oldest first, then
+        expectations: of no use any more, then the last used. Each candidate is judged by the same few in the same
+        order, and where one has no room the oldest would be the next that is needed, each time.
         """
         if self._room() >= wanted:
             return
@@ -109,10 +114,20 @@ class Inputs:
             if self._room() >= wanted:
                 return
             del self._draws[key]
-        for case in [case for case in self._cases if case != self._current]:
+        for case in sorted(self._cases.keys() - {self._current}, key=self._freed_first):
             if self._room() >= wanted:
                 return
             del self._cases[case]
+
+    def _freed_first(self, case: int) -> tuple[bool, int, int]:
+        used = self._used[case]
+        stale = used + STALE <= self._made_cases
+        return (False, used, case) if stale else (True, -used, -case)
+
+    def _keep(self, case: int, made: DeviceExpectation) -> None:
+        """Keeps an expectation that was just made."""
+        self._made_cases += 1
+        self._cases[case], self._used[case] = made, self._made_cases
 
     def allow(self, header: dict[str, Any], bundle: Tree) -> Told:
         """Sets the bytes that this process may keep beside other tasks; frees what is above them and can be."""
