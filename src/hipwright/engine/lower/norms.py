@@ -1,4 +1,4 @@
-"""Norms: over trailing dimensions, groups, instances and batches."""
+"""Norms: over trailing dimensions, groups, instances and batches; and lengths of vectors and matrices."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from hipwright.capture.graph import Meta
-from hipwright.engine.ir.index import ix
+from hipwright.engine.ir.index import ZERO, ix
 from hipwright.engine.lower.context import LoweringContext
-from hipwright.engine.lower.reduce import Math, finish
+from hipwright.engine.lower.reduce import INFINITY, Math, finish, vector_norm
 from hipwright.engine.lower.row_order import in_row_order
-from hipwright.engine.lower.table import op
+from hipwright.engine.lower.table import dims_of, op
 from hipwright.engine.lower.values import NotLowered, Tensor
 from hipwright.engine.lower.views import remap
 
@@ -180,3 +180,40 @@ def batch_norm_with_update(
     y, *found = batch_norm_train(c, metas, x, weight, bias, mean, var, True, momentum, eps)
     wide = [c.cast(one, meta.dtype) for one, meta in zip(found, (*metas[1:3], *metas[4:]), strict=True)]
     return y, *wide[:2], c.tensor(metas[3].dtype, c.shape(metas[3]), lambda _: c.arena.const(0, "int")), *wide[2:]
+
+
+@op("linalg_norm", "linalg_norm.ord_str")
+def linalg_norm(
+    c: LoweringContext, meta: Meta, x: Tensor, order: Any = None, dims: Any = None, keep: bool = False, **kw: Any
+) -> Tensor:
+    """The norm of vectors or, where an order is given and there are two dimensions, of matrices."""
+    axes = dims_of(dims, x.rank)
+    if order is None or len(axes) < 2:
+        return vector_norm(c, meta, x, order, axes, keep)
+    return matrix_norm(c, meta, x, order, axes, keep)
+
+
+@op("linalg_matrix_norm", "linalg_matrix_norm.str_ord")
+def matrix_norm(
+    c: LoweringContext,
+    meta: Meta,
+    x: Tensor,
+    order: Any = "fro",
+    dims: Sequence[int] = (-2, -1),
+    keep: bool = False,
+    **kw: Any,
+) -> Tensor:
+    """Of matrices: the Frobenius norm; of order 1 the greatest sum of a column's magnitudes, of order infinity that of
+    a row's, and the least ones for -1 and -infinity. The other orders need singular values.
+    """
+    axes = dims_of(dims, x.rank)
+    if order == "fro":
+        return vector_norm(c, meta, x, 2, axes, keep)
+    if isinstance(order, str) or abs(order) not in (1, INFINITY):
+        raise NotLowered("a norm of singular values")
+    if ZERO in (x.shape[d] for d in axes):
+        raise NotLowered("the norm of a matrix without elements")
+    m, (down, across) = Math(c, meta.dtype), axes if abs(order) == 1 else axes[::-1]
+    sums = m.sum(m.fn("absolute", m.of(x)), [down])
+    out = c.reduce("max" if order > 0 else "min", sums, [across], keep=True, dtype=m.dtype)
+    return c.cast(out if keep else c.squeeze(out, axes), meta.dtype)

@@ -224,7 +224,6 @@ op("std", "std.dim", "std.correction")(_variance_handler(True))
     "linalg_vector_norm",
     "norm.ScalarOpt_dim",
     "norm.Scalar",
-    "linalg_norm",
     "frobenius_norm.dim",
     "norm.ScalarOpt_dim_dtype",
 )
