@@ -27,3 +27,12 @@ def test_statistics_of_a_batch_norm_that_does_not_train_are_empty() -> None:
     model = Op(lambda x, w, b, m, v: torch.native_batch_norm(x, w, b, m, v, False, 0.1, 1e-5))
     text = check(model, [draw(3, 5, 4, 4), draw(5), draw(5), draw(5), draw(5).abs() + 0.5])
     assert "// batch_norm" in text, "the kernel is named for the operator"
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_a_list_among_the_librarys_results(columns: int) -> None:
+    def model(x: torch.Tensor) -> list[torch.Tensor]:
+        counts, edges = torch.histogramdd(x, [3, 4][:columns])
+        return [counts + 1, *edges, edges[0] * 2]
+
+    check(Op(model), [draw(6, columns)], library=["aten.histogramdd.default"])

@@ -58,12 +58,12 @@ class LibraryCalls:
         call.refs = {n: images[n] if n in images else self.ensure(n, strided=strided) for n in names}
         self.out.calls.append(call)
         call.channels_last = bool(images)
-        results: list[Tensor | None] = []
+        results: list[Any] = []
         for number, meta in enumerate(node.outs):
             name = self.c.unique(node.name if not several(node) else f"{node.name}_{number}")
             call.outputs.append(name)
             if meta is None:
-                results.append(None)
+                results.append(self._listed(node, number, name))
                 continue
             kept = self.out.metas[name] = channels_last.permuted_meta(meta) if images else meta
             stored = self.c.stored(name, kept.dtype, self.c.shape(kept))
@@ -72,6 +72,18 @@ class LibraryCalls:
         if bias is not None:
             value = self._add_bias(node, value, self.values[bias["node"]])
         self.values[node.name] = value
+
+    def _listed(self, node: Node, number: int, name: str) -> tuple[Tensor, ...] | None:
+        """The tensors of a result that is a list among others (histogramdd); None for a result that nothing reads."""
+        taken = (n for n in self.graph.nodes if n.op == "getitem" and n.args == ({"node": node.name}, number))
+        found = []
+        for place, meta in enumerate(next((n.outs for n in taken), ())):
+            assert meta is not None
+            element = self.c.unique(f"{name}_{place}")
+            self.out.views.append(PlanView(element, name, f"[{place}].contiguous()"))
+            self.out.metas[element] = meta
+            found.append(self.c.stored(element, meta.dtype, self.c.shape(meta)))
+        return tuple(found) or None
 
     def copy(self, name: str) -> str:
         """The plan's name of a copy of a tensor of a dtype that no kernel writes."""
