@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from hipwright.engine import author
 from tests.engine.capturing import captured
-from tests.engine.harness import Op
+from tests.engine.harness import Op, compare, reference, run
 
 aten = torch.ops.aten
 MASK, ROWS = torch.tensor([True, False, True]), torch.tensor([2, 7, 0])
@@ -49,6 +50,23 @@ def test_an_instance_norm_says_what_it_writes() -> None:
         "self.norm.running_var",
     }
     assert sum("instance_norm" in node.op for node in graph.nodes) == 1, "the one without statistics"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_a_batch_norm_without_a_momentum_weighs_by_its_count(dtype: torch.dtype) -> None:
+    before = torch.nn.BatchNorm1d.forward
+    model = torch.nn.BatchNorm1d(5, momentum=None, dtype=dtype)
+    x = torch.randn(4, 5, dtype=dtype) + 1
+    graph = captured(model, [x])
+    assert torch.nn.BatchNorm1d.forward is before
+    for _ in range(3):  # weights of 1, 1/2 and 1/3
+        expected, _, exact = reference(model, [x])
+        found, state = run(author(graph, {}).program, model, [x])
+        native = model(x)
+        compare(found, expected, native)
+        buffers = dict(model.named_buffers())
+        compare([state[name] for name in buffers], list(exact.values()), list(buffers.values()))
+        x = x * 2
 
 
 @pytest.mark.skipif(not hasattr(torch.nn, "LinearCrossEntropyLoss"), reason="torch has it from 2.13 on")

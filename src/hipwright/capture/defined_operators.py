@@ -7,14 +7,16 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.nn.modules.batchnorm import _BatchNorm
 
 
 @contextmanager
 def operators_as_defined() -> Iterator[None]:
     """A context in which functions of torch are the operators by which torch defines them, where a captured graph would
-    not say what they do: `torch.instance_norm` and `torch.nn.functional.linear_cross_entropy`.
+    not say what they do: `torch.instance_norm`, `torch.nn.functional.linear_cross_entropy`, and batch norms without a
+    momentum.
     """
-    with _running_statistics_seen(), _losses_unchunked():
+    with _running_statistics_seen(), _batches_counted(), _losses_unchunked():
         yield
 
 
@@ -52,6 +54,35 @@ def _running_statistics_seen() -> Iterator[None]:
         yield
     finally:
         torch.instance_norm = whole
+
+
+@contextmanager
+def _batches_counted() -> Iterator[None]:
+    """A batch norm whose momentum is None keeps the mean of the statistics of all batches, of which it has the count as
+    a buffer. Torch reads that on the host; here it stays a tensor, which weighs the batch's own statistics.
+    """
+    whole = _BatchNorm.forward
+
+    def forward(self: _BatchNorm, input: torch.Tensor) -> torch.Tensor:
+        kept = (self.running_mean, self.running_var)
+        counted = self.training and self.num_batches_tracked is not None and all(one is not None for one in kept)
+        if self.momentum is not None or not counted:
+            return whole(self, input)
+        self._check_input_dim(input)
+        self.num_batches_tracked.add_(1)
+        found = [torch.zeros_like(one) for one in kept]
+        out = torch.nn.functional.batch_norm(input, *found, self.weight, self.bias, True, 1.0, self.eps)
+        for one, new in zip(kept, found, strict=True):
+            wide = torch.promote_types(one.dtype, torch.float32)
+            share = 1 / self.num_batches_tracked.to(wide)
+            one.copy_(one.to(wide) * (1 - share) + new.to(wide) * share)
+        return out
+
+    _BatchNorm.forward = forward
+    try:
+        yield
+    finally:
+        _BatchNorm.forward = whole
 
 
 @contextmanager
