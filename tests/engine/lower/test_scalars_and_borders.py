@@ -56,6 +56,14 @@ def test_padding_that_keeps_a_size_stays_in_bounds(dtype: torch.dtype) -> None:
     check(Outputs(functions), [draw(2, 3, 4, 4, dtype=dtype)], other=[draw(3, 2, 5, 7, dtype=dtype)])
 
 
+@pytest.mark.parametrize("mode", ["circular", "reflect", "replicate"])
+def test_padding_that_crops_and_adds(mode: str) -> None:
+    """What is cropped at one end is wrapped around to no place at the other."""
+    amounts = [(-1, -1, 1, 2), (-1, 2, 0, 0), (2, -1, 0, -1), (-1, 1, -2, 1)]
+    functions = [lambda x, pads=pads: F.pad(x, pads, mode) * 2 for pads in amounts]
+    check(Outputs(functions), [draw(2, 3, 5, 4)], library=["aten.pad.default"] if mode == "circular" else [])
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("sizes", [None, (1, 1, 1), (2, 3, 5), (3, 2, 2), (None, 2, None)])
 def test_adaptive_max_pooling_gives_positions(sizes: Any, dtype: torch.dtype) -> None:

@@ -167,7 +167,15 @@ def edge_pad(c: LoweringContext, meta: Meta, x: Tensor, amounts: Sequence[Any], 
 
     if mode not in ("reflect", "replicate", "circular"):
         raise NotLowered(f"padding mode {mode}")
+    if mode == "circular" and any(_turned(*pair) for pair in zip(amounts[::2], amounts[1::2], strict=True)):
+        raise NotLowered("circular padding of what is cropped at the other end")
     return c.tensor(x.dtype, shape, at)
+
+
+def _turned(before: Any, after: Any) -> bool:
+    """Whether one of two amounts of padding crops and the other may add."""
+    known = [amount.value if isinstance(amount, Ix) else amount for amount in (before, after)]
+    return any(n is not None and n < 0 for n in known) and any(n is None or n > 0 for n in known)
 
 
 def _read(c: LoweringContext, e: E) -> Ix:
