@@ -11,6 +11,7 @@ import torch
 from hipwright.capture.graph import references
 from hipwright.engine.excerpt import LIMIT, NoExcerpt, task_text
 from tests.engine.capturing import captured
+from tests.engine.harness import Op
 
 
 class Branches(torch.nn.Module):
@@ -112,3 +113,10 @@ def test_the_file_has_no_weights_and_a_large_one_is_refused() -> None:
     with pytest.raises(NoExcerpt, match="none of the operators"):
         task_text(graph, ["another"])
     assert list(references(graph.output)) and ast.parse(task_text(graph, ["sin_3"]))
+
+
+def test_constants_of_an_excerpt_may_be_infinite() -> None:
+    x, told = torch.randn(3, 2), torch.tensor([-torch.inf, torch.nan])
+    graph = captured(Op(lambda x: torch.where(x > 0, x, torch.tensor([-torch.inf, torch.nan]))), [x])
+    found = opened(task_text(graph, ["where"]))["Model"]()(torch.zeros(3, 2, dtype=torch.bool), x)
+    torch.testing.assert_close(found, told.expand(3, 2), equal_nan=True)

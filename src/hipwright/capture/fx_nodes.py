@@ -53,7 +53,7 @@ class Builder:
             raise TaskError(
                 f"cannot capture: the forward builds a constant of {tensor.dtype}", hint="register a buffer"
             )
-        return Input(name=name, kind="const", access=access, meta=self.meta(tensor), value=tensor.tolist())
+        return Input(name=name, kind="const", access=access, meta=self.meta(tensor), value=self.arg(tensor.tolist()))
 
     def relation(self, expression: Any) -> str:
         """A condition on sizes as plan text. ValueError for one that cannot be written."""

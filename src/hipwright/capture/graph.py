@@ -32,7 +32,7 @@ class Input(Record, frozen=True, kw_only=True):
     kind: Literal["input", "param", "buffer", "const"]
     access: str
     meta: Meta
-    value: Any = None  # the nested list of a small constant
+    value: Any = None  # the nested list of a small constant, as an argument
 
 
 class Node(Record, frozen=True, kw_only=True):

@@ -215,7 +215,7 @@ class _Writer:
 
     def _forward(self) -> Iterable[str]:
         lines = [
-            f"{self.names[name]} = torch.tensor({self.inputs[name].value!r}, dtype=torch.{self.metas[name].dtype})"
+            f"{self.names[name]} = torch.tensor({self._spelled(self.inputs[name].value)}, dtype=torch.{self.metas[name].dtype})"
             for name in self.part.read
             if self._constant(name)
         ]

@@ -81,7 +81,7 @@ class Lowering(LoweringState):
                 for v in value:
                     collect(v)
             else:
-                flat.append(value)
+                flat.append(float(value["float"]) if isinstance(value, dict) else value)
 
         collect(tensor.value)
         kind = COMPUTE[tensor.meta.dtype]

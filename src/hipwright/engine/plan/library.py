@@ -114,7 +114,7 @@ def _names(graph: Graph) -> dict[str, str]:
 def _read(tensor: Input, names: Mapping[str, str]) -> str:
     """The line that an input needs before it can be used, "" for none."""
     if tensor.value is not None:
-        return f"{names[tensor.name]} = torch.tensor({tensor.value!r}, dtype=torch.{tensor.meta.dtype})"
+        return f"{names[tensor.name]} = torch.tensor({spell(tensor.value, str)}, dtype=torch.{tensor.meta.dtype})"
     if tensor.kind == "input" and not tensor.access.isidentifier():
         return f"{names[tensor.name]} = {tensor.access}"
     return ""
