@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch._subclasses import fake_impls
 
+from hipwright.capture import covariances
 from hipwright.program.lower.unshaped import UNSHAPED
 
 
@@ -31,7 +32,8 @@ def lengths_as_tensors() -> Iterator[None]:
 
 
 def register() -> None:
-    """Makes torch's tracers use the shapes of `program.lower.unshaped` in this process."""
+    """Makes torch's tracers use the shapes of `program.lower.unshaped`, and covariances, in this process."""
+    covariances.register()
     fake_impls.op_implementations_dict.update(
         {operator: partial(_fake, shaped) for operator, shaped in UNSHAPED.items()}
     )
