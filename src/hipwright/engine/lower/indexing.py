@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE, E
-from hipwright.engine.ir.index import Ind, Ix, ix
+from hipwright.engine.ir.index import Ind, Ix, ix, product
+from hipwright.engine.ir.shapes import unflatten
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.table import as_int, op
 from hipwright.engine.lower.values import Index, NotLowered, Tensor
+from hipwright.engine.lower.views import remap
 
 
 def position(c: LoweringContext, index: Tensor, at: Index, size: Ix, *, wrap: bool = True) -> Ix:
@@ -51,13 +54,21 @@ def index_select(c: LoweringContext, meta: Meta, x: Tensor, dim: int, index: Ten
     return c.tensor(x.dtype, c.shape(meta), at)
 
 
-@op("gather", "take_along_dim")
-def gather(c: LoweringContext, meta: Meta, x: Tensor, dim: Any, index: Any, **kw: Any) -> Tensor:
-    """x[..., index[i], ...] along one dimension."""
-    if isinstance(dim, Tensor):  # take_along_dim(x, index, dim)
-        dim, index = index, dim
+@op("take_along_dim")
+def take_along_dim(c: LoweringContext, meta: Meta, x: Tensor, index: Tensor, dim: int | None = None) -> Tensor:
+    """`gather` of what is broadcast together; without a dimension, of all elements in order."""
     if dim is None:
-        raise NotLowered("it flattens first")
+        x, index = (remap(c, v, [product(v.shape)], partial(_unflattened, v.shape)) for v in (x, index))
+    return gather(c, meta, x, dim or 0, index)
+
+
+def _unflattened(shape: list[Ix], index: Index) -> list[Ix]:
+    return unflatten(shape, index[0])
+
+
+@op("gather")
+def gather(c: LoweringContext, meta: Meta, x: Tensor, dim: int, index: Tensor, **kw: Any) -> Tensor:
+    """x[..., index[i], ...] along one dimension."""
     if not x.rank:
         return c.tensor(x.dtype, c.shape(meta), lambda i: x.at([]))
     d = dim % x.rank
@@ -66,7 +77,7 @@ def gather(c: LoweringContext, meta: Meta, x: Tensor, dim: Any, index: Any, **kw
         chosen = position(c, index, c.broadcast(index, i), x.shape[d])
         if x.rank == 1:  # of a vector a scalar index picks a scalar
             return x.at([chosen])
-        return x.at([chosen if k == d else j for k, j in enumerate(i)])
+        return x.at([chosen if k == d else j for k, j in enumerate(c.broadcast(x, i))])
 
     return c.tensor(x.dtype, c.shape(meta), at)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hipwright.capture.graph import Meta
-from hipwright.engine.ir.expr import COMPUTE, E
+from hipwright.engine.ir.expr import COMPUTE, FLOATING, E
 from hipwright.engine.ir.index import Fn, Ind, Ix, Var, divide, ix, modulo, product
 from hipwright.engine.ir.shapes import flatten
 from hipwright.engine.lower.context import LoweringContext
@@ -244,12 +244,14 @@ def _scales(scales: Any, n: int) -> list[float | None]:
     return [float(s) for s in scales] if scales else [None] * n
 
 
-def _ratio(c: LoweringContext, source: Ix, target: Ix, scale: float | None, corners: bool) -> E:
-    """Input pixels per output pixel, as PyTorch rounds it: in float."""
+def _ratio(
+    c: LoweringContext, source: Ix, target: Ix, scale: float | None, corners: bool, ctype: str = "float"
+) -> E:
+    """Input pixels per output pixel, as PyTorch rounds it: in float, but for interpolation of doubles."""
     if scale is not None and not corners:
-        return c.arena.const(1.0 / scale, "float")
+        return c.arena.const(1.0 / scale, ctype)
     less = 1 if corners else 0
-    top, bottom = (c.arena.cast(c.arena.index(s - less), "float") for s in (source, target))
+    top, bottom = (c.arena.cast(c.arena.index(s - less), ctype) for s in (source, target))
     if corners:
         return c.arena.call("corner_ratio", top, bottom)
     return c.arena.binary("/", top, bottom)
@@ -302,20 +304,21 @@ def _linear(n: int) -> Callable[..., Tensor]:
         source = c.realise(x) if not x.buffer else x
         shape, kind = c.shape(meta), COMPUTE[meta.dtype]
         given = _scales(scales, n) if isinstance(scales, (list, tuple)) else ([scales, *rest] + [None] * n)[:n]
-        m = Math(c, meta.dtype)
+        if meta.dtype not in FLOATING:
+            raise NotLowered("interpolation of whole numbers, which the library rounds in its own way")
+        m, one = Math(c, meta.dtype), c.arena.const(1, kind)
 
         def at(i: Index) -> E:
             corners_of: list[list[tuple[Ix, E]]] = []
             for j in range(n):
                 d = x.rank - n + j
-                ratio = _ratio(c, x.shape[d], shape[d], given[j], corners)
+                ratio = _ratio(c, x.shape[d], shape[d], given[j], corners, kind)
                 where = c.arena.call(
-                    "corner_position" if corners else "centre_position", c.arena.index(i[d]), ratio, ctype="float"
+                    "corner_position" if corners else "centre_position", c.arena.index(i[d]), ratio, ctype=kind
                 )
                 low = ix(Ind(c.arena.cast(where, "long")))
                 high = ix(Fn("min", low + 1, x.shape[d] - 1))
-                weight = c.arena.binary("-", where, c.arena.cast(c.arena.index(low), "float"))
-                one = c.arena.const(1, "float")
+                weight = c.arena.binary("-", where, c.arena.cast(c.arena.index(low), kind))
                 corners_of.append([(low, c.arena.binary("-", one, weight)), (high, weight)])
             return _blend(c, source, list(i), corners_of, kind, x.rank - n)
 
