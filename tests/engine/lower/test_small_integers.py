@@ -1,4 +1,4 @@
-"""Integers of 8 and 16 bits wrap where torch's do, and go into function templates as the type they are computed in."""
+"""Integers of 8 and 16 bits wrap where torch's do, and go into function templates as the type they are computed in; truths and doubles."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from tests.engine.harness import Op, check
 
@@ -26,3 +27,28 @@ def test_small_integers(name: str, dtype: torch.dtype) -> None:
     low = 0 if dtype == torch.uint8 else -120
     x = torch.randint(low, 120, (5, 33), generator=torch.Generator().manual_seed(1)).to(dtype)
     check(Op(FUNCTIONS[name]), [x])
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_extremes_of_truths(dim: int) -> None:
+    functions = [
+        lambda x: torch.max(x, dim),
+        lambda x: torch.min(x, dim, keepdim=True),
+        lambda x: torch.amax(x, dim),
+        lambda x: torch.amin(x, (dim, -1)) if dim < 2 else x.amin(),
+        lambda x: (x.max(), x.min()),
+    ]
+    x = torch.rand(5, 7, 6, generator=torch.Generator().manual_seed(2)) > 0.6
+    check(Op(lambda x: [f(x) for f in functions]), [x], other=[x[:2, :3]])
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64])
+def test_activations_of_whole_numbers(dtype: torch.dtype) -> None:
+    functions = [lambda x: F.threshold(x, 3, 7), lambda x: F.hardtanh(x, -2, 4), F.hardtanh, F.relu6, F.relu]
+    check(Op(lambda x: [f(x) for f in functions]), [torch.arange(-9, 12, dtype=dtype).view(3, 7)])
+
+
+def test_halves_of_doubles() -> None:
+    """Rounded to float first, as torch does; the conversions in one would be an instruction that no CPU has."""
+    x = torch.randn(40, 3, dtype=torch.float64)
+    check(Op(lambda x: (x.half(), x.half().double(), (x * 3).bfloat16().double())), [x])

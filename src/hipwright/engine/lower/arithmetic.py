@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hipwright.capture.graph import Meta
-from hipwright.engine.ir.expr import COMPUTE, E
+from hipwright.engine.ir.expr import COMPUTE, FLOATING, E
 from hipwright.engine.ir.index import ONE, ZERO
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.table import op
@@ -115,10 +115,25 @@ op("celu")(_with_numbers("celu", 1.0))
 op("softplus")(_with_numbers("softplus", 1.0, 20.0))
 
 
-op("threshold")(_with_numbers("threshold", 0.0, 0.0))
+@op("threshold")
+def threshold(c: LoweringContext, meta: Meta, x: Tensor, limit: Any, value: Any) -> Tensor:
+    """x > limit ? x : value."""
+    if meta.dtype not in FLOATING:
+        return c.map(
+            lambda a, b, v: c.arena.select(c.arena.binary(">", a, b, "bool"), a, v),
+            *(x, limit, value),
+            dtype=meta.dtype,
+            shape=x.shape,
+        )
+    return c.map(lambda *a: c.arena.call("threshold", *a), x, limit, value, dtype=meta.dtype, shape=x.shape)
 
 
-op("hardtanh")(_with_numbers("clamp", -1.0, 1.0))
+@op("hardtanh")
+def hardtanh(c: LoweringContext, meta: Meta, x: Tensor, low: Any = -1.0, high: Any = 1.0) -> Tensor:
+    """min(max(x, low), high)."""
+    if meta.dtype not in FLOATING:
+        return clamp(c, meta, x, low, high)
+    return c.map(lambda *a: c.arena.call("clamp", *a), x, low, high, dtype=meta.dtype, shape=x.shape)
 
 
 op("hardshrink")(_with_numbers("hardshrink", 0.5))

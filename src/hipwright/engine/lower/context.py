@@ -104,6 +104,9 @@ class LoweringContext:
         """sum, prod, max, min, any, all, argmax or argmin of a value over dims, in the compute type; or the mean, its
         rounding error (`rest`), or the sum of squared deviations from it (`squares`).
         """
+        if value.dtype == "bool":
+            kind = {"max": "any", "min": "all"}.get(kind, kind)
+            value = self.cast(value, "int32") if kind.startswith("arg") else value
         if dtype == "":
             dtype = "int64" if kind.startswith("arg") else ("bool" if kind in ("any", "all") else value.dtype)
         if dtype in ROUNDING:
