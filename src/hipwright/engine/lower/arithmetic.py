@@ -9,7 +9,7 @@ from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE, FLOATING, E
 from hipwright.engine.ir.index import ONE, ZERO
 from hipwright.engine.lower.context import LoweringContext
-from hipwright.engine.lower.table import op
+from hipwright.engine.lower.table import held, op
 from hipwright.engine.lower.values import Index, Tensor
 
 
@@ -94,10 +94,13 @@ def gelu(c: LoweringContext, meta: Meta, x: Tensor, approximate: str = "none") -
     return c.map(lambda a: c.arena.call(name, a), x, dtype=meta.dtype, shape=x.shape)
 
 
-def _with_numbers(function: str, *defaults: float) -> Callable[..., Tensor]:
+def _with_numbers(function: str, *defaults: float, in_its_dtype: bool = False) -> Callable[..., Tensor]:
+    """A device function of x and numbers; in_its_dtype: these are rounded to x's dtype, as what it decides jumps."""
+
     def handler(c: LoweringContext, meta: Meta, x: Tensor, *numbers: Any) -> Tensor:
         values = [n if n is not None else d for n, d in zip(numbers, defaults, strict=False)]
         values += list(defaults[len(values) :])
+        values = [held(n, meta.dtype) for n in values] if in_its_dtype else values
         return c.map(lambda *a: c.arena.call(function, *a), x, *values, dtype=meta.dtype, shape=x.shape)
 
     return handler
@@ -136,16 +139,16 @@ def hardtanh(c: LoweringContext, meta: Meta, x: Tensor, low: Any = -1.0, high: A
     return c.map(lambda *a: c.arena.call("clamp", *a), x, low, high, dtype=meta.dtype, shape=x.shape)
 
 
-op("hardshrink")(_with_numbers("hardshrink", 0.5))
+op("hardshrink")(_with_numbers("hardshrink", 0.5, in_its_dtype=True))
 
 
-op("softshrink")(_with_numbers("softshrink", 0.5))
+op("softshrink")(_with_numbers("softshrink", 0.5, in_its_dtype=True))
 
 
 @op("clamp", "clamp.Tensor", "clip")
 def clamp(c: LoweringContext, meta: Meta, x: Tensor, low: Any = None, high: Any = None, **kw: Any) -> Tensor:
     """min(max(x, low), high); NaN stays NaN."""
-    low, high = kw.get("min", low), kw.get("max", high)
+    low, high = held(kw.get("min", low), meta.dtype), held(kw.get("max", high), meta.dtype)
     out = x
     for bound, function in ((low, "nan_max"), (high, "nan_min")):
         if bound is not None:
@@ -170,6 +173,7 @@ def prelu(c: LoweringContext, meta: Meta, x: Tensor, slope: Tensor) -> Tensor:
 def where(c: LoweringContext, meta: Meta, condition: Tensor, a: Any, b: Any) -> Tensor:
     """condition ? a : b."""
     shape, kind = c.shape(meta), COMPUTE[meta.dtype]
+    a, b = held(a, meta.dtype), held(b, meta.dtype)
 
     def at(index: Index) -> E:
         test = c.operand(condition, "bool", shape, index)
@@ -186,15 +190,19 @@ def masked_fill(c: LoweringContext, meta: Meta, x: Tensor, mask: Tensor, value: 
 
 @op("lerp.Scalar", "lerp.Tensor")
 def lerp(c: LoweringContext, meta: Meta, a: Tensor, b: Tensor, weight: Any) -> Tensor:
-    """a + weight * (b - a)."""
-    return c.map(
-        lambda x, y, w: c.arena.binary("+", x, c.arena.binary("*", w, c.arena.binary("-", y, x))),
-        a,
-        b,
-        weight,
-        dtype=meta.dtype,
-        shape=c.shape(meta),
-    )
+    """a + weight * (b - a), from the nearer end: at the weight 1 it is b."""
+    binary = c.arena.binary
+
+    def fn(x: E, y: E, w: E) -> E:
+        difference = binary("-", y, x)
+        from_a = binary("+", x, binary("*", w, difference))
+        from_b = binary("-", y, binary("*", difference, binary("-", c.arena.const(1, w.ctype), w)))
+        if w.op == "const":
+            return from_a if abs(w.attr) < 0.5 else from_b
+        near = binary("<", c.arena.call("absolute", w), c.arena.const(0.5, w.ctype), "bool")
+        return c.arena.select(near, from_a, from_b)
+
+    return c.map(fn, a, b, weight, dtype=meta.dtype, shape=c.shape(meta))
 
 
 @op("addcmul")

@@ -8,7 +8,7 @@ from typing import Any
 from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE, HALVES, ROUNDING, E
 from hipwright.engine.lower.context import LoweringContext
-from hipwright.engine.lower.table import op
+from hipwright.engine.lower.table import held, op
 from hipwright.engine.lower.values import Index, NotLowered, Tensor
 from hipwright.float8 import FLOAT8
 
@@ -49,7 +49,7 @@ def dropout(c: LoweringContext, meta: Meta, x: Tensor, p: float, train: bool) ->
 
 def _constant(position: int | None, number: float = 0.0) -> Callable[..., Tensor]:
     def handler(c: LoweringContext, meta: Meta, *args: Any, **kwargs: Any) -> Tensor:
-        value = number if position is None else args[position]
+        value = number if position is None else held(args[position], meta.dtype)
         return c.tensor(meta.dtype, c.shape(meta), lambda i: c.operand(value, COMPUTE[meta.dtype], [], []))
 
     return handler

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from hipwright.capture.graph import Meta
-from hipwright.engine.ir.expr import COMPUTE, FLOATING, E
+from hipwright.engine.ir.expr import COMPUTE, FLOATING, HALVES, ROUNDING, E
 from hipwright.engine.lower.context import LoweringContext
-from hipwright.engine.lower.table import TABLE, op
+from hipwright.engine.lower.table import TABLE, held, op
 from hipwright.engine.lower.values import NotLowered, Tensor
 
 # operators that are one device function of one operand: ATen name -> function (a device header's or the math library's)
@@ -115,10 +115,15 @@ BINARY = {
 }
 
 
+JUMPING = {"floor_mod", "truncated_mod"}
+"""Functions whose numbers are rounded to the tensor's dtype, as torch does: a little less gives something else."""
+
+
 def _binary(function: str) -> Callable[..., Tensor]:
     def handler(c: LoweringContext, meta: Meta, a: Any, b: Any) -> Tensor:
         plain = function == "shift_right" and type(b) is int and 0 <= b < 32
         value = (lambda x, y: c.arena.binary(">>", x, y)) if plain else (lambda x, y: c.arena.call(function, x, y))
+        a, b = (held(v, meta.dtype) if function in JUMPING else v for v in (a, b))
         return c.map(value, a, b, dtype=meta.dtype, shape=c.shape(meta))
 
     return handler
@@ -131,12 +136,30 @@ for _name, _function in BINARY.items():
 COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
+def _half(*operands: Any) -> str:
+    """The half type in which torch compares values; "" for any other type."""
+    tensors = [v for v in operands if isinstance(v, Tensor)]
+    wide = {t.dtype for t in tensors if t.rank and t.dtype in FLOATING}
+    found = wide or {t.dtype for t in tensors if t.dtype in FLOATING}
+    return min(found) if len(found) == 1 and found <= HALVES else ""
+
+
+def _as_half(c: LoweringContext, value: Any, half: str) -> Any:
+    """A number or a tensor of another type, rounded to a half type; itself for ""."""
+    if not half or not isinstance(value, Tensor):
+        return held(value, half)
+    if value.dtype in (half, "bool", "uint8", "int8"):
+        return value
+    return c.map(lambda x: c.arena.call(ROUNDING[half], x), value, dtype=half, shape=value.shape)
+
+
 def _comparison(token: str) -> Callable[..., Tensor]:
     def handler(c: LoweringContext, meta: Meta, a: Any, b: Any) -> Tensor:
+        half = _half(a, b)
         return c.map(
             lambda x, y: c.arena.binary(token, x, y, "bool"),
-            a,
-            b,
+            _as_half(c, a, half),
+            _as_half(c, b, half),
             dtype="bool",
             shape=c.shape(meta),
             ctype=c.joint(a, b),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from hipwright.engine.ir.expr import HALVES
 from hipwright.engine.ir.index import Ix
 from hipwright.engine.lower.values import NotLowered
 
@@ -33,6 +36,21 @@ def as_int(value: Any) -> int:
             raise NotLowered("an argument varies with the shape")
         return value.value
     return int(value)
+
+
+def held(value: Any, dtype: str) -> Any:
+    """A number as a tensor of a half type holds it; anything else as it is."""
+    if dtype not in HALVES or isinstance(value, bool) or not isinstance(value, (int, float)):
+        return value
+    try:
+        (wide,) = struct.unpack("<f", struct.pack("<f", float(value)))
+        if dtype == "float16":
+            return struct.unpack("<e", struct.pack("<e", wide))[0]
+    except OverflowError:
+        return math.copysign(math.inf, value)
+    (bits,) = struct.unpack("<I", struct.pack("<f", wide))
+    even = bits + 0x7FFF + (bits >> 16 & 1) if math.isfinite(wide) else bits
+    return struct.unpack("<f", struct.pack("<I", even & 0xFFFF0000))[0]
 
 
 def dims_of(dims: Any, rank: int) -> list[int]:
