@@ -173,7 +173,7 @@ def prelu(c: LoweringContext, meta: Meta, x: Tensor, slope: Tensor) -> Tensor:
 def where(c: LoweringContext, meta: Meta, condition: Tensor, a: Any, b: Any) -> Tensor:
     """condition ? a : b."""
     shape, kind = c.shape(meta), COMPUTE[meta.dtype]
-    a, b = held(a, meta.dtype), held(b, meta.dtype)
+    a, b = (c.narrowed(held(v, meta.dtype), meta.dtype) for v in (a, b))
 
     def at(index: Index) -> E:
         test = c.operand(condition, "bool", shape, index)

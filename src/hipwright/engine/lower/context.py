@@ -18,6 +18,7 @@ from hipwright.engine.ir.shapes import flatten, unflatten
 from hipwright.engine.ir.sizes import SizeReader, evaluate
 from hipwright.engine.lower.one_hot import summed_one_hot
 from hipwright.engine.lower.short_rows import LARGE, SHARED, few, written_out
+from hipwright.engine.lower.table import BITS, held
 from hipwright.engine.lower.values import Index, LoweredItem, NotLowered, Tensor
 
 
@@ -257,8 +258,10 @@ class LoweringContext:
 
     def wrap(self, e: E, dtype: str) -> E:
         """The value of a small integer type, wrapped around as in memory."""
-        if dtype not in SMALL_INTS or e.op in ("load", "const") or _fits(e, dtype):
+        if dtype not in SMALL_INTS or _fits(e, dtype):
             return e
+        if e.op == "const":
+            return self.arena.const(held(int(e.attr), dtype), "int")
         return self.arena.make("cast", (e,), "int", STORAGE[dtype])
 
     def operand(self, value: Any, ctype: str, shape: Sequence[Ix], index: Index) -> E:
@@ -272,14 +275,21 @@ class LoweringContext:
             raise NotLowered("an infinite scalar in integer arithmetic")
         return self.arena.const(value, ctype)
 
+    def narrowed(self, value: Any, dtype: str) -> Any:
+        """An operand beside integers of a narrow dtype, wrapped to it: a number, or a scalar of a wider one."""
+        if dtype not in BITS:
+            return value
+        return self.cast(value, dtype) if isinstance(value, Tensor) else held(value, dtype)
+
     def broadcast(self, value: Tensor, index: Index) -> list[Ix]:
         """The index into `value` for an index of a broadcast shape."""
         tail = list(index)[len(index) - value.rank :]
         return [ZERO if size == ONE else i for i, size in zip(tail, value.shape, strict=True)]
 
     def map(self, fn: Callable[..., E], *args: Any, dtype: str, shape: Sequence[Ix], ctype: str = "") -> Tensor:
-        """Elementwise: fn of the operands' expressions, all in one compute type."""
+        """Elementwise: fn of the operands' expressions, all in one compute type; narrow integers wrap beside it too."""
         kind = ctype or COMPUTE[dtype]
+        args = args if ctype else tuple(self.narrowed(a, dtype) for a in args)
 
         def at(index: Index) -> E:
             e = fn(*(self.operand(a, kind, shape, index) for a in args))
@@ -324,7 +334,9 @@ class LoweringContext:
 def _fits(e: E, dtype: str) -> bool:
     """Whether a value certainly lies in the range of a small integer: its bits are masked or shifted down."""
     if e.op == "load":
-        return bool(e.attr[2] == dtype)
+        return bool(e.attr[2] in (dtype, "uint8", "int8") if dtype == "int16" else e.attr[2] == dtype)
+    if e.op == "const":
+        return held(int(e.attr), dtype) == e.attr
     if e.op != "bin":
         return False
     if e.attr == ">>":

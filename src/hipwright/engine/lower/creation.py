@@ -50,6 +50,7 @@ def dropout(c: LoweringContext, meta: Meta, x: Tensor, p: float, train: bool) ->
 def _constant(position: int | None, number: float = 0.0) -> Callable[..., Tensor]:
     def handler(c: LoweringContext, meta: Meta, *args: Any, **kwargs: Any) -> Tensor:
         value = number if position is None else held(args[position], meta.dtype)
+        value = c.narrowed(value, meta.dtype)
         return c.tensor(meta.dtype, c.shape(meta), lambda i: c.operand(value, COMPUTE[meta.dtype], [], []))
 
     return handler

@@ -8,7 +8,7 @@ from typing import Any
 from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE, FLOATING, HALVES, ROUNDING, E
 from hipwright.engine.lower.context import LoweringContext
-from hipwright.engine.lower.table import TABLE, held, op
+from hipwright.engine.lower.table import BITS, TABLE, held, op
 from hipwright.engine.lower.values import NotLowered, Tensor
 
 # operators that are one device function of one operand: ATen name -> function (a device header's or the math library's)
@@ -103,6 +103,7 @@ BINARY = {
     "hypot": "hypot",
     "remainder.Tensor": "floor_mod",
     "remainder.Scalar": "floor_mod",
+    "remainder.Scalar_Tensor": "floor_mod",
     "fmod.Tensor": "truncated_mod",
     "fmod.Scalar": "truncated_mod",
     "clamp_min": "nan_max",
@@ -136,30 +137,32 @@ for _name, _function in BINARY.items():
 COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
-def _half(*operands: Any) -> str:
-    """The half type in which torch compares values; "" for any other type."""
+def _narrow(*operands: Any) -> str:
+    """The half type, or the type of narrow integers, in which torch compares values; "" for any other type."""
     tensors = [v for v in operands if isinstance(v, Tensor)]
-    wide = {t.dtype for t in tensors if t.rank and t.dtype in FLOATING}
-    found = wide or {t.dtype for t in tensors if t.dtype in FLOATING}
-    return min(found) if len(found) == 1 and found <= HALVES else ""
+    wide = [t.dtype for t in tensors if t.rank] or [t.dtype for t in tensors]
+    found = {d for d in wide if d in FLOATING} or {t.dtype for t in tensors if t.dtype in FLOATING}
+    if found or any(isinstance(v, float) for v in operands):
+        return min(found) if len(found) == 1 and found <= HALVES else ""
+    return wide[0] if len(set(wide)) == 1 and wide[0] in BITS else ""
 
 
-def _as_half(c: LoweringContext, value: Any, half: str) -> Any:
-    """A number or a tensor of another type, rounded to a half type; itself for ""."""
-    if not half or not isinstance(value, Tensor):
-        return held(value, half)
-    if value.dtype in (half, "bool", "uint8", "int8"):
+def _narrowed(c: LoweringContext, value: Any, dtype: str) -> Any:
+    """A number or a tensor of another type, as it is held in a narrow type; itself for ""."""
+    if dtype in BITS or not isinstance(value, Tensor):
+        return c.narrowed(held(value, dtype), dtype)
+    if not dtype or value.dtype in (dtype, "bool", "uint8", "int8"):
         return value
-    return c.map(lambda x: c.arena.call(ROUNDING[half], x), value, dtype=half, shape=value.shape)
+    return c.map(lambda x: c.arena.call(ROUNDING[dtype], x), value, dtype=dtype, shape=value.shape)
 
 
 def _comparison(token: str) -> Callable[..., Tensor]:
     def handler(c: LoweringContext, meta: Meta, a: Any, b: Any) -> Tensor:
-        half = _half(a, b)
+        narrow = _narrow(a, b)
         return c.map(
             lambda x, y: c.arena.binary(token, x, y, "bool"),
-            _as_half(c, a, half),
-            _as_half(c, b, half),
+            _narrowed(c, a, narrow),
+            _narrowed(c, b, narrow),
             dtype="bool",
             shape=c.shape(meta),
             ctype=c.joint(a, b),
@@ -197,9 +200,13 @@ def _bitwise(token: str, on_bool: str) -> Callable[..., Tensor]:
 
 
 for _name, _token, _bool in (("and", "&", "&&"), ("or", "|", "||"), ("xor", "^", "!=")):
-    op(f"bitwise_{_name}.Tensor", f"bitwise_{_name}.Scalar", f"__{_name}__.Tensor", f"__{_name}__.Scalar")(
-        _bitwise(_token, _bool)
-    )
+    op(
+        f"bitwise_{_name}.Tensor",
+        f"bitwise_{_name}.Scalar",
+        f"bitwise_{_name}.Scalar_Tensor",
+        f"__{_name}__.Tensor",
+        f"__{_name}__.Scalar",
+    )(_bitwise(_token, _bool))
 
 
 def _shift(function: str) -> Callable[..., Tensor]:

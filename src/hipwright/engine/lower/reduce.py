@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from hipwright.capture.graph import Meta
-from hipwright.engine.ir.expr import COMPUTE, FLOATING, E
+from hipwright.engine.ir.expr import COMPUTE, FLOATING, SMALL_INTS, E
 from hipwright.engine.ir.index import ONE, ZERO, Ix, ix, product
 from hipwright.engine.ir.shapes import unflatten
 from hipwright.engine.lower.bit_ranks import summed_bits
@@ -111,7 +111,8 @@ def prod(c: LoweringContext, meta: Meta, x: Tensor, dims: Any = None, keep: bool
 
 
 def _plain(c: LoweringContext, kind: str, meta: Meta, x: Tensor, dims: Any, keep: bool) -> Tensor:
-    return c.cast(c.reduce(kind, c.cast(x, meta.dtype), dims_of(dims, x.rank), keep=keep), meta.dtype)
+    dtype = "int64" if meta.dtype in SMALL_INTS else meta.dtype  # a row value is not wrapped before it is stored
+    return c.cast(c.reduce(kind, c.cast(x, dtype), dims_of(dims, x.rank), keep=keep), meta.dtype)
 
 
 @op("mean", "mean.dim")

@@ -15,6 +15,9 @@ Handler = Callable[..., Any]
 H = TypeVar("H", bound=Handler)
 TABLE: dict[str, Handler] = {}
 
+BITS = {"uint8": 8, "int8": 8, "int16": 16, "int32": 32}
+"""Integers narrower than Python's numbers and sizes, which wrap."""
+
 
 def op(*names: str) -> Callable[[H], H]:
     """Register how an operator is lowered: handler(context, meta, *args, **kwargs) -> Tensor or tuple of them."""
@@ -39,7 +42,10 @@ def as_int(value: Any) -> int:
 
 
 def held(value: Any, dtype: str) -> Any:
-    """A number as a tensor of a half type holds it; anything else as it is."""
+    """A number as a tensor of a half type or of small integers holds it; anything else as it is."""
+    if dtype in BITS and type(value) is int:
+        top = 0 if dtype == "uint8" else 1 << BITS[dtype] - 1
+        return (value + top) % (1 << BITS[dtype]) - top
     if dtype not in HALVES or isinstance(value, bool) or not isinstance(value, (int, float)):
         return value
     try:
