@@ -75,3 +75,10 @@ def test_adaptive_max_pooling_gives_positions(sizes: Any, dtype: torch.dtype) ->
         lambda x: F.adaptive_max_pool1d(x[0, 0], wanted[2], return_indices=True) if wanted[2] else x + 1,
     ]
     check(Outputs(functions), [whole(-2, 3, 2, 3, 4, 3, 5).to(dtype)])
+
+
+@pytest.mark.parametrize("pool", [F.max_pool2d, F.adaptive_max_pool2d])
+def test_of_several_nans_in_a_window_the_last_is_its_place(pool: Any) -> None:
+    x = draw(1, 2, 6, 9)
+    x[0, 0, :3, :4] = x[0, 1, 1, 1] = x[0, 1, 1, 2] = torch.nan
+    check(Outputs([lambda x: pool(x, 3, return_indices=True)]), [x])

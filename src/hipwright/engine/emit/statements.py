@@ -302,7 +302,7 @@ class Emitter(StatementBuilder):
         if best:
             value = self.bind(body)
             token = ">" if attr.kind == "argmax" else "<"
-            self.open(f"if ({name} < 0 || {value} {token} {top} || ({value} != {value} && {top} == {top}))")
+            self.open(f"if ({name} < 0 || {value} {token} {top} || {value} != {value})")
             self.line(f"{top} = {value};")
             self.line(f"{name} = {_window_position(attr, [high for _, high in bounds])};")
             self.close()

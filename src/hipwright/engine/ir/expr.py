@@ -203,7 +203,9 @@ class ExprArena:
         return self.binary(token, self.index(a), self.index(b), "bool")
 
     def loop(self, kind: str, variables: Sequence[Var], bounds: Sequence[tuple[Ix, Ix]], body: E) -> E:
-        """A serial reduction of body over the variables. kind argmax/argmin gives the flat position as long."""
+        """A serial reduction of body over the variables. kind argmax/argmin gives the flat position as long: of the
+        last NaN where there are any, as torch's pools do.
+        """
         attr = SerialLoop(kind, tuple(variables), tuple(bounds))
         inner = [value for pair in bounds for bound in pair for value in _values(bound)]
         ctype = "long" if kind.startswith("arg") else body.ctype

@@ -142,7 +142,7 @@ def hardtanh(c: LoweringContext, meta: Meta, x: Tensor, low: Any = -1.0, high: A
 op("hardshrink")(_with_numbers("hardshrink", 0.5, in_its_dtype=True))
 
 
-op("softshrink")(_with_numbers("softshrink", 0.5, in_its_dtype=True))
+op("softshrink")(_with_numbers("softshrink", 0.5))
 
 
 @op("clamp", "clamp.Tensor", "clip")

@@ -210,7 +210,7 @@ class _StencilKernel(StencilScope):
     def _replace_best(self, condition: str, best: str, most: str, col: str) -> None:
         """Of equal maxima the first wins; NaN wins over numbers."""
         k = self.k
-        k.open(f"if ({condition} && ({best} < 0 || value > {most} || (value != value && {most} == {most})))")
+        k.open(f"if ({condition} && ({best} < 0 || value > {most} || value != value))")
         k.line(f"{most} = value;")
         flat = ix(Var("row")) * self.x_axis.size
         for number, axis in enumerate(self.s.axes[:-2]):
