@@ -39,6 +39,13 @@ def test_of_no_degrees_of_freedom() -> None:
     check(Op(lambda x: torch.cov(x, correction=9)), [torch.randn(3, 4)], other=[torch.randn(3, 12)])
 
 
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+@pytest.mark.parametrize("shape", [(), (1,), (0,), (5, 0), (5, 1), (1, 1), (1, 6)])
+def test_of_few_observations(shape: tuple[int, ...]) -> None:
+    """Sizes that are constants: 64-bit arithmetic on them is what a function template takes."""
+    check(Op(torch.cov), [torch.randn(shape)])
+
+
 def test_of_complex_numbers() -> None:
     model, inputs = Op(lambda x: torch.view_as_real(torch.corrcoef(x))), [torch.randn(3, 5, dtype=torch.complex64)]
     found, _ = run(author(captured(model, inputs)).program, model, inputs)

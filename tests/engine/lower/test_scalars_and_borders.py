@@ -24,8 +24,13 @@ def test_a_scalar_takes_the_dimensions_that_torch_gives_it() -> None:
         lambda x, i: torch.index_fill(x[None], -1, i[0], 3.0),
         lambda x, i: x.transpose(0, -1) * 2,
         lambda x, i: torch.movedim(x, 0, -1) * 2,
+        lambda x, i: x.unfold(-1, 1, 1) * 2,
     ]
     check(Outputs(functions), [torch.tensor(1.5), ZERO])
+
+
+def test_a_join_of_nothing_is_nothing() -> None:
+    check(Outputs([lambda x, y: torch.cat([x, y.long()]), lambda x, y: torch.cat([x, y])]), [draw(0), draw(0)])
 
 
 def test_stacks_add_the_dimensions_that_torch_adds() -> None:

@@ -111,4 +111,12 @@ def is_narrower(e: E, known: Callable[[E], str | None]) -> bool:
 
 def wants_type(e: E, known: Callable[[E], str | None]) -> bool:
     """Whether e's text may have another C type than e, so that an argument of a function template needs a cast."""
-    return (e.op in ("index", "const") and e.ctype == "long") or is_narrower(e, known) or in_64_bits(e)
+    plain = e.op in ("index", "const") and e.ctype == "long"
+    return plain or is_narrower(e, known) or in_64_bits(e) or (known(e) is None and _of_constants(e))
+
+
+def _of_constants(e: E) -> bool:
+    """Whether e is 64-bit arithmetic on constants alone, whose text is an int."""
+    if e.ctype != "long" or e.op not in ("const", "bin", "un", "sel", "guard"):
+        return False
+    return all(map(_of_constants, e.args[1:] if e.op in ("sel", "guard") else e.args))

@@ -60,7 +60,7 @@ def roll(c: LoweringContext, meta: Meta, x: Tensor, shifts: Any, dims: Any = ())
 @op("cat", "concat", "concatenate")
 def cat(c: LoweringContext, meta: Meta, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Joined along a dimension."""
-    parts = [t for t in tensors if not (t.rank == 1 and t.shape[0] == ZERO)]
+    parts = [t for t in tensors if not (t.rank == 1 and t.shape[0] == ZERO)] or [tensors[0]]
     d = dim % parts[0].rank
     shape = c.shape(meta)
     starts = [ZERO]

@@ -152,6 +152,8 @@ def slice_(
 @op("unfold")
 def unfold(c: LoweringContext, meta: Meta, x: Tensor, dim: int, size: Any, step: Any) -> Tensor:
     """Windows of `size` elements along a dimension, each `step` behind the one before, as a last dimension."""
+    if not x.rank:
+        return remap(c, x, c.shape(meta), lambda _: [])
     d = dim % x.rank
     return remap(c, x, c.shape(meta), lambda i: [i[d] * step + i[-1] if k == d else i[k] for k in range(x.rank)])
 
