@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from hipwright.engine.lower.table import held
 from tests.engine.harness import Op, check
@@ -54,3 +55,23 @@ def test_numbers_as_torch_holds_them(name: str) -> None:
     numbers = [0, -1, 127, 128, 255, 256, 300, -129, 2**15, -(2**31), 2**32 + 5]
     assert [held(n, name) for n in numbers] == torch.tensor(numbers).to(getattr(torch, name)).tolist()
     assert held(True, name) is True and held(2.5, name) == 2.5 and held(-1, "int64") == -1
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64], ids=str)
+def test_powers_with_negative_exponents(dtype: torch.dtype) -> None:
+    x, y = torch.tensor([-3, -2, -1, 0, 1, 2, 5] * 7).to(dtype), torch.arange(-3, 4).repeat_interleave(7).to(dtype)
+    keep = (x != 0) | (y >= 0)
+    functions = [torch.pow, lambda x, y: 3**y, lambda x, y: (-1) ** y, lambda x, y: x**11]
+    check(Op(lambda x, y: [f(x, y) for f in functions]), [x[keep], y[keep]])
+
+
+def test_differences_of_whole_numbers_in_losses_are_the_librarys() -> None:
+    """In uint8 they wrap, before a loss makes floats of them."""
+    x, y = (torch.randint(0, 9, (5, 7), generator=torch.Generator().manual_seed(n)).to(torch.uint8) for n in (1, 2))
+    losses = {
+        "aten.triplet_margin_loss.default": lambda x, y: F.triplet_margin_loss(x, y, x + 1),
+        "aten.pairwise_distance.default": F.pairwise_distance,
+        "aten.l1_loss.default": lambda x, y: F.l1_loss(x, y, reduction="sum"),
+        "aten.margin_ranking_loss.default": lambda x, y: F.margin_ranking_loss(x, y, x.float(), margin=0.5),
+    }
+    check(Op(lambda x, y: [f(x, y) for f in losses.values()]), [x, y], library=list(losses))

@@ -10,7 +10,7 @@ from hipwright.engine.ir.expr import COMPUTE, FLOATING, E
 from hipwright.engine.ir.index import Ix, product
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.indexing import position
-from hipwright.engine.lower.reduce import Math, log_softmax, vector_norm
+from hipwright.engine.lower.reduce import Math, differing, log_softmax, vector_norm
 from hipwright.engine.lower.table import op
 from hipwright.engine.lower.values import Index, NotLowered, Tensor
 
@@ -33,6 +33,7 @@ def _elementwise(function: str, *, numbers: bool = False) -> Callable[..., Tenso
     def handler(
         c: LoweringContext, meta: Meta, x: Tensor, y: Tensor, reduction: int = MEAN, parameter: float = 1.0
     ) -> Tensor:
+        differing(x, y)
         m = Math(c, meta.dtype)
         extra = [parameter] if numbers else []
         return total(c, meta, m.fn(function, m.of(x), m.of(y), *extra), reduction)
@@ -105,6 +106,7 @@ def margin_ranking_loss(
     c: LoweringContext, meta: Meta, a: Tensor, b: Tensor, y: Tensor, margin: float = 0.0, reduction: int = MEAN
 ) -> Tensor:
     """max(0, -y (a - b) + margin)."""
+    differing(a, b)
     m = Math(c, meta.dtype)
     signed = m.fn("*", m.fn("*", m.of(y), -1.0), m.fn("-", m.of(a), m.of(b)))
     return total(c, meta, m.fn("nan_max", m.fn("+", signed, margin), 0.0), reduction)
@@ -124,6 +126,7 @@ def triplet_margin_loss(
     reduction: int = MEAN,
 ) -> Tensor:
     """max(0, |a - p| - |a - n| + margin) (Schroff et al. 2015)."""
+    differing(a, p, n)
     m = Math(c, meta.dtype)
 
     def distance(x: Tensor, y: Tensor) -> Tensor:

@@ -93,6 +93,12 @@ def finish(c: LoweringContext, meta: Meta, value: Tensor) -> Tensor:
     return out
 
 
+def differing(*values: Tensor) -> None:
+    """Raises NotLowered for whole numbers, whose differences torch computes in their own type."""
+    if any(v.dtype not in FLOATING for v in values):
+        raise NotLowered("differences of whole numbers")
+
+
 def _float_only(meta: Meta) -> None:
     if meta.dtype not in FLOATING:
         raise NotLowered("not a floating result")
@@ -310,6 +316,7 @@ def pairwise_distance(
     c: LoweringContext, meta: Meta, a: Tensor, b: Tensor, p: float = 2, eps: float = 1e-6, keep: bool = False
 ) -> Tensor:
     """|a - b + eps|_p over the last dimension."""
+    differing(a, b)
     m = Math(c, meta.dtype)
     difference = m.fn("+", m.fn("-", m.of(a), m.of(b)), eps)
     return vector_norm(c, meta, difference, p, [-1], keep)

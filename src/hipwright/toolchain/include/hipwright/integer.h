@@ -51,13 +51,19 @@ __device__ inline long shift_right(long a, long b) {
 }
 
 __device__ inline int integer_pow(int a, int b) {
-    int out = 1;
-    for (int k = 0; k < b; ++k) out *= a;
-    return out;
+    if (b < 0) return a == 1 ? 1 : (a == -1 ? (b & 1 ? -1 : 1) : 0);  // as torch: what is less than 1 is 0
+    unsigned out = 1, power = a;
+    for (; b > 0; b >>= 1, power *= power) {
+        if (b & 1) out *= power;
+    }
+    return (int)out;
 }
 
 __device__ inline long integer_pow(long a, long b) {
-    long out = 1;
-    for (long k = 0; k < b; ++k) out *= a;
-    return out;
+    if (b < 0) return a == 1 ? 1 : (a == -1 ? (b & 1 ? -1 : 1) : 0);  // as torch: what is less than 1 is 0
+    unsigned long out = 1, power = a;
+    for (; b > 0; b >>= 1, power *= power) {
+        if (b & 1) out *= power;
+    }
+    return (long)out;
 }
