@@ -215,9 +215,10 @@ class _Writer:
 
     def _forward(self) -> Iterable[str]:
         lines = [
-            f"{self.names[name]} = torch.tensor({self._spelled(self.inputs[name].value)}, dtype=torch.{self.metas[name].dtype})"
+            f"{self.names[name]} = torch.tensor({value}, dtype=torch.{self.metas[name].dtype})"
             for name in self.part.read
             if self._constant(name)
+            for value in [self._spelled(self.inputs[name].value)]
         ]
         for node in self.part.nodes:
             args = [self._spelled(a) for a in node.args]

@@ -16,7 +16,7 @@ from tests.engine.harness import Op, check, run
 
 HALVES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 FUNCTIONS: list[Callable[[torch.Tensor], Any]] = [
-    lambda x: (x == 0.1, x != 0.2, 0.3 == x),
+    lambda x: (x == 0.1, x != 0.2, x == 0.3),
     lambda x: (x >= 0.1, x > 0.1, x <= 0.2, x < 0.2),
     lambda x: (x == torch.tensor(0.1), x >= torch.tensor(0.2, dtype=torch.float64), x == torch.tensor(2049)),
     lambda x: torch.where(x >= 0.1, 1.0, 2.0),

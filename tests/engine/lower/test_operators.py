@@ -176,13 +176,6 @@ VIEWS: list[Function] = [
     lambda x: x.narrow(1, 1, 2),
     lambda x: x.movedim(0, 2) * 2,
 ]
-LINEAR: list[Function] = [
-    lambda x: F.interpolate(x, size=(5, 9), mode="bilinear"),
-    lambda x: F.interpolate(x, scale_factor=1.7, mode="bilinear"),
-    lambda x: F.interpolate(x, size=(7, 11), mode="bilinear", align_corners=True),
-    lambda x: F.interpolate(x[0], size=7, mode="linear"),
-    lambda x: F.interpolate(x[None], size=(5, 7, 11), mode="trilinear"),
-]
 IMAGES: list[Function] = [
     lambda x: F.max_pool2d(x, 2),
     lambda x: F.max_pool2d(x, 3, 2, 1),
@@ -334,7 +327,6 @@ BATCHES: dict[str, tuple[list[Function], list[torch.Tensor], list[torch.Tensor] 
     "reductions in bfloat16": (REDUCTIONS[:6], [draw(3, 4, 70, dtype=torch.bfloat16)], None, ()),
     "views": (VIEWS, [draw(3, 4, 6)], None, ("aten.unfold.default",)),
     "images": (IMAGES, [draw(2, 4, 6, 8)], [draw(1, 4, 10, 6)], ()),
-    "positions in double": (LINEAR, [draw(2, 4, 6, 8, dtype=torch.float64)], None, ()),
     "integers": (INTEGERS, [whole(-20, 20, 5, 9), whole(1, 9, 5, 9, seed=1)], None, ()),
     "shifts": (SHIFTS, [whole(-300, 300, 5, 9), whole(-3, 70, 5, 9, seed=1)], None, ()),
     "gathers": (GATHERS, [draw(7, 5), whole(0, 7, 3, 4)], None, ()),

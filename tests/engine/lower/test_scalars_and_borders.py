@@ -82,6 +82,17 @@ def test_adaptive_max_pooling_gives_positions(sizes: Any, dtype: torch.dtype) ->
     check(Outputs(functions), [whole(-2, 3, 2, 3, 4, 3, 5).to(dtype)])
 
 
+def test_places_between_doubles_are_doubles() -> None:
+    functions = [
+        lambda x: F.interpolate(x, size=(5, 9), mode="bilinear"),
+        lambda x: F.interpolate(x, scale_factor=1.7, mode="bilinear"),
+        lambda x: F.interpolate(x, size=(7, 11), mode="bilinear", align_corners=True),
+        lambda x: F.interpolate(x[0], size=7, mode="linear"),
+        lambda x: F.interpolate(x[None], size=(5, 7, 11), mode="trilinear"),
+    ]
+    check(Outputs(functions), [draw(2, 4, 6, 8, dtype=torch.float64)])
+
+
 @pytest.mark.parametrize("pool", [F.max_pool2d, F.adaptive_max_pool2d])
 def test_of_several_nans_in_a_window_the_last_is_its_place(pool: Any) -> None:
     x = draw(1, 2, 6, 9)

@@ -1,4 +1,7 @@
-"""Integers of 8 and 16 bits wrap where torch's do, and go into function templates as the type they are computed in; truths and doubles."""
+"""Integers of 8 and 16 bits wrap where torch's do, and go into function templates as the type they are computed in.
+
+And kernels of truths, of whole numbers and of doubles that did not build.
+"""
 
 from __future__ import annotations
 

@@ -336,7 +336,7 @@ def _fits(e: E, dtype: str) -> bool:
     if e.op == "load":
         return bool(e.attr[2] in (dtype, "uint8", "int8") if dtype == "int16" else e.attr[2] == dtype)
     if e.op == "const":
-        return held(int(e.attr), dtype) == e.attr
+        return bool(held(int(e.attr), dtype) == e.attr)
     if e.op != "bin":
         return False
     if e.attr == ">>":

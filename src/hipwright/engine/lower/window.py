@@ -244,9 +244,7 @@ def _scales(scales: Any, n: int) -> list[float | None]:
     return [float(s) for s in scales] if scales else [None] * n
 
 
-def _ratio(
-    c: LoweringContext, source: Ix, target: Ix, scale: float | None, corners: bool, ctype: str = "float"
-) -> E:
+def _ratio(c: LoweringContext, source: Ix, target: Ix, scale: float | None, corners: bool, ctype: str = "float") -> E:
     """Input pixels per output pixel, as PyTorch rounds it: in float, but for interpolation of doubles."""
     if scale is not None and not corners:
         return c.arena.const(1.0 / scale, ctype)
