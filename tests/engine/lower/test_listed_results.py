@@ -36,3 +36,14 @@ def test_a_list_among_the_librarys_results(columns: int) -> None:
         return [counts + 1, *edges, edges[0] * 2]
 
     check(Op(model), [draw(6, columns)], library=["aten.histogramdd.default"])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_functional_batch_norm_that_does_not_train_keeps_its_statistics(dtype: torch.dtype) -> None:
+    """Its statistics have the type of the running ones, whatever the capture says of them."""
+
+    def model(x: torch.Tensor, w: torch.Tensor, mean: torch.Tensor, var: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        m, v = mean.clone(), var.clone()
+        return torch.ops.aten._native_batch_norm_legit(x, w, w, m, v, False, 0.1, 1e-5)[0], m * 2, v
+
+    check(Op(model), [t.to(dtype) for t in (draw(3, 5, 4), draw(5), draw(5), draw(5).abs() + 0.5)])

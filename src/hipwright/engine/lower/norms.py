@@ -149,7 +149,11 @@ def batch_norm_train(
     """Ioffe & Szegedy 2015 with the batch's own statistics; the running ones are outputs."""
     *running, train, momentum, eps = rest
     if not train:
-        raise NotLowered("evaluation mode in the training operator")
+        if not running or any(one is None or ZERO not in c.shape(one) for one in metas[1:3]):
+            raise NotLowered("evaluation mode in the training operator")
+        mean, var = running
+        y, *saved = batch_norm_eval(c, metas[:3], x, weight, bias, mean, var, momentum, eps)
+        return y, *saved, c.cast(mean, metas[3].dtype), c.cast(var, metas[4].dtype)
     m, dims = Math(c, metas[0].dtype), [0, *range(2, x.rank)]
     xf = m.of(x)
     centred, squares, mean = m.moments(xf, dims)
