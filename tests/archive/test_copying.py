@@ -11,23 +11,13 @@ from typing import Any
 import pytest
 from archive_contract import a_run, evaluated, program, proposed
 from test_archive_export import fill
-from test_postgres import schema_of
 
-from benchmarks.archive.server import Server
 from hipwright.archive import Archive, LogEntry, Place, check, copy, export
 from hipwright.archive.copying import EVENTS_AT_ONCE
 from hipwright.errors import BadInput
 from tests.cli import cli_tools
 
 OLD = Path(__file__).parent / "version_0_1"
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def target(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    if request.param == "sqlite":
-        return tmp_path / "target"
-    server: Server = request.getfixturevalue("server")
-    return server.url(schema_of(tmp_path))
 
 
 def whole(archive: Archive) -> dict[str, Any]:
@@ -58,8 +48,8 @@ def filled(home: Path) -> Archive:
     return archive
 
 
-def test_there_and_back_is_the_same(target: Place, tmp_path: Path) -> None:
-    with filled(tmp_path / "source") as source, Archive(target) as other, Archive(tmp_path / "back") as back:
+def test_there_and_back_is_the_same(place: Place, tmp_path: Path) -> None:
+    with filled(tmp_path / "source") as source, Archive(place) as other, Archive(tmp_path / "back") as back:
         done = copy(source, other)
         assert (done.runs, done.unchanged, done.damaged) == (5, 0, ())
         before = whole(source)
@@ -70,8 +60,8 @@ def test_there_and_back_is_the_same(target: Place, tmp_path: Path) -> None:
         assert whole(back) == before
 
 
-def test_a_second_copy_adds_what_came_since(target: Place, tmp_path: Path) -> None:
-    with filled(tmp_path / "source") as source, Archive(target) as other:
+def test_a_second_copy_adds_what_came_since(place: Place, tmp_path: Path) -> None:
+    with filled(tmp_path / "source") as source, Archive(place) as other:
         copy(source, other)
         again = copy(source, other)
         assert (again.unchanged, again.events, again.blobs) == (5, 0, 0)
@@ -82,8 +72,8 @@ def test_a_second_copy_adds_what_came_since(target: Place, tmp_path: Path) -> No
         assert whole(other) == whole(source)
 
 
-def test_another_run_of_the_same_name_is_left_alone(target: Place, tmp_path: Path) -> None:
-    with filled(tmp_path / "source") as source, Archive(target) as other:
+def test_another_run_of_the_same_name_is_left_alone(place: Place, tmp_path: Path) -> None:
+    with filled(tmp_path / "source") as source, Archive(place) as other:
         other.begin_run(a_run("a", seed=77))
         before = other.events("a")
         with pytest.raises(BadInput, match="run a is another one") as raised:
@@ -92,15 +82,15 @@ def test_another_run_of_the_same_name_is_left_alone(target: Place, tmp_path: Pat
         assert other.events("a") == before
 
 
-def test_a_run_that_the_target_has_more_of_is_another_one(target: Place, tmp_path: Path) -> None:
-    with filled(tmp_path / "source") as source, Archive(target) as other:
+def test_a_run_that_the_target_has_more_of_is_another_one(place: Place, tmp_path: Path) -> None:
+    with filled(tmp_path / "source") as source, Archive(place) as other:
         copy(source, other)
         other.append("a", "note", 5)
         with pytest.raises(BadInput, match="differs"):
             copy(source, other)
 
 
-def test_damaged_runs_are_named_and_left_out(target: Place, tmp_path: Path) -> None:
+def test_damaged_runs_are_named_and_left_out(place: Place, tmp_path: Path) -> None:
     filled(tmp_path / "source").close()
     db = sqlite3.connect(tmp_path / "source" / "archive.sqlite")
     for name in ("events_no_UPDATE", "events_no_DELETE", "blobs_no_UPDATE"):
@@ -110,34 +100,34 @@ def test_damaged_runs_are_named_and_left_out(target: Place, tmp_path: Path) -> N
     db.execute("UPDATE blobs SET data = replace(data, 'program 9', 'program 8')")
     db.commit()
     db.close()
-    with Archive(tmp_path / "source") as source, Archive(target) as other:
+    with Archive(tmp_path / "source") as source, Archive(place) as other:
         done = copy(source, other)
         assert sorted((row.table, row.run) for row in done.damaged) == [("blobs", ""), ("events", "a"), ("events", "c")]
         assert [run.id for run in other.runs()] == ["b", "text", "long"] and check(other) == []
         assert {(row.table, row.run) for row in check(source)} == {("blobs", ""), ("events", "a"), ("events", "c")}
 
 
-def test_an_archive_of_version_0_1_is_copied(target: Place, tmp_path: Path) -> None:
+def test_an_archive_of_version_0_1_is_copied(place: Place, tmp_path: Path) -> None:
     before = gzip.decompress((OLD / "archive.sqlite.gz").read_bytes())
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "archive.sqlite").write_bytes(before)
-    with Archive(tmp_path / "old", create=False).refuse_writes() as source, Archive(target) as other:
+    with Archive(tmp_path / "old", create=False).refuse_writes() as source, Archive(place) as other:
         done = copy(source, other)
         assert done.runs and not done.damaged and whole(other) == whole(source)
     assert (tmp_path / "old" / "archive.sqlite").read_bytes() == before
 
 
-def test_the_commands(target: Place, tmp_path: Path) -> None:
+def test_the_commands(place: Place, tmp_path: Path) -> None:
     filled(tmp_path / "source").close()
     run = cli_tools.hipwright
-    done = run(tmp_path / "home", "archive", "copy", tmp_path / "source", target, "--json")
+    done = run(tmp_path / "home", "archive", "copy", tmp_path / "source", place, "--json")
     assert done.returncode == 0, done.stderr
     assert cli_tools.one_object(done.stdout)["runs"] == 5
-    assert "0 events" in run(tmp_path / "home", "archive", "copy", tmp_path / "source", target).stdout
-    assert "none is missing" in run(tmp_path / "home", "archive", "check", target).stdout
-    found = cli_tools.one_object(run(tmp_path / "home", "archive", "migrate", target, "--json").stdout)
+    assert "0 events" in run(tmp_path / "home", "archive", "copy", tmp_path / "source", place).stdout
+    assert "none is missing" in run(tmp_path / "home", "archive", "check", place).stdout
+    found = cli_tools.one_object(run(tmp_path / "home", "archive", "migrate", place, "--json").stdout)
     assert found["before"] == found["after"]
-    itself = run(tmp_path / "home", "archive", "copy", target, target)
+    itself = run(tmp_path / "home", "archive", "copy", place, place)
     assert itself.returncode == 2 and "into itself" in itself.stderr
     none = run(tmp_path / "home", "archive", "check", tmp_path / "none")
     assert none.returncode == 2 and "no archive" in none.stderr
