@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hipwright.evaluation import Evaluator
     from hipwright.evaluation.gpu.context import GpuContext
     from hipwright.evaluation.gpu.task import GpuTask
-    from hipwright.sandbox import Zygote
+    from hipwright.sandbox import MakeZygote, Zygote
     from hipwright.task import TaskHandle
     from hipwright.toolchain.cache import BuildCache
 
@@ -128,13 +128,15 @@ def machine(
     cache: Path | None = None,
     imported: tuple[str, ...] = (),
     compilers: int = 0,
+    zygotes: MakeZygote | None = None,
 ) -> Iterator[Machine]:
     """A Machine, whose processes end with the block.
 
     gpu: the number of the one that GPU targets use; None for the first that the environment (CUDA_VISIBLE_DEVICES)
     allows. gpu_memory_gb: 10^9 bytes of it that all processes together may use; 0 for all. shared_hosts, compile_s,
     baseline_s, compilers: as in `open_gpu`. cache: another folder of builds than the user's. imported: modules that all
-    tasks import, imported once for them; what they run at import is trusted by every task.
+    tasks import, imported once for them; what they run at import is trusted by every task. zygotes: makes its zygotes,
+    `Zygote` itself by default.
     """
     from hipwright.sandbox import Zygote
     from hipwright.targets import TARGETS
@@ -145,11 +147,11 @@ def machine(
     cache_folder.mkdir(parents=True, exist_ok=True)
     preload = ("torch", WORKER.partition(":")[0], "hipwright.verify.worker.warm")
     with ExitStack() as stack:
-        opened = stack.enter_context
+        opened, make = stack.enter_context, zygotes or Zygote
         on_gpu = [name for name in targets if TARGETS.is_gpu(name)]
         late = ("hipwright.capture.warm",) if on_gpu else ()  # with enough processors, imported before it is needed
-        host = opened(Zygote(("torch", "hipwright.task.host.warm", *late, *imported), unsafe=unsafe, name="task host"))
-        candidates = opened(Zygote(preload, unsafe=unsafe, name="candidate worker", ro=(cache_folder,)))
+        host = opened(make(("torch", "hipwright.task.host.warm", *late, *imported), unsafe=unsafe, name="task host"))
+        candidates = opened(make(preload, unsafe=unsafe, name="candidate worker", ro=(cache_folder,)))
         if len(on_gpu) < len(targets):  # GPU targets have workers of their own
             candidates.start()  # imports torch while the task opens
         found = Machine(host, candidates, BuildCache(cache_folder), targets, unsafe)
@@ -167,6 +169,7 @@ def machine(
                 shared_hosts=shared_hosts,
                 compile_s=compile_s,
                 baseline_s=baseline_s,
+                zygotes=make,
             )
             found.gpus[name] = opened(opening)
         yield found

@@ -89,10 +89,15 @@ def zygote_main(control_fd: int, preload: Sequence[str]) -> None:
     gc.freeze()  # forks then share these pages
     control = socket.socket(fileno=control_fd)
     control.send(protocol.READY)
+    _serve_control(control)
+
+
+def _serve_control(control: socket.socket) -> None:
+    """Answers a parent until it closes the socket. Never returns."""
     while True:
         message, fds, _, _ = socket.recv_fds(control, 4096, 3)
         if not message:
-            os._exit(0)  # the parent is gone: the namespace, with every session, ends with this process
+            os._exit(0)  # the parent is gone: every session ends with this process
         _answer_control(control, json.loads(message), fds)
 
 
@@ -120,12 +125,28 @@ def _answer_control(control: socket.socket, message: dict[str, Any], fds: list[i
     else:
         if pid == 0:
             control.close()
+            if message["op"] == "lend":
+                _lent_main(fds[0], parent)
             _session_main(fds, message["limits"], parent)
         pidfd = os.pidfd_open(pid)
         socket.send_fds(control, [json.dumps({"pid": pid}).encode()], [pidfd])
         os.close(pidfd)
     for fd in fds:
         os.close(fd)
+
+
+def _lent_main(control_fd: int, zygote: int) -> None:
+    """A zygote of its own, with all that this one imported: it answers whoever holds the socket's other end, which gets
+    a handle of the process, and ends when that is closed or the zygote that lent it ends. Never returns."""
+    die_with_parent()
+    if os.getppid() != zygote:
+        os._exit(0)
+    control = socket.socket(fileno=control_fd)
+    own = os.pidfd_open(os.getpid())
+    with contextlib.suppress(OSError):  # the borrower has gone
+        socket.send_fds(control, [protocol.READY], [own])
+    os.close(own)
+    _serve_control(control)
 
 
 # ---------------------------------------------------------------- session

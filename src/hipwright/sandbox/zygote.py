@@ -21,7 +21,7 @@ from hipwright.sandbox.child import CRASH_PAGE_BYTES
 from hipwright.sandbox.gpu import GpuAccess
 from hipwright.sandbox.limits import Limits
 from hipwright.sandbox.session import COUNT_PERIOD_S, Session
-from hipwright.sandbox.zygote_process import STDERR_BYTES, ZygoteProcess, count_tasks
+from hipwright.sandbox.zygote_process import STDERR_BYTES, LentProcess, ZygoteProcess, count_tasks
 from hipwright.tensors import Tree
 
 START_LIMIT_S = 180.0
@@ -53,8 +53,9 @@ class Zygote:
     It starts with the first session, and again if it dies. Sessions of one zygote share its /tmp and its process
     namespace, so processes that must be isolated from each other need a zygote each: candidates one, the task host
     (which holds expected outputs) another. `ro`: files and folders the sessions may read. gpu: the one GPU they may
-    use, else none. tmp_mb: size of /tmp in MiB. threads: the value of OMP_NUM_THREADS. Methods may be called from any
-    thread.
+    use, else none. tmp_mb: size of /tmp in MiB. threads: the value of OMP_NUM_THREADS. borrowers: how many it may be
+    lent to (`lend`), which multiplies the size of /tmp and the tasks that the kernel allows. Methods may be called from
+    any thread.
     """
 
     def __init__(
@@ -67,11 +68,15 @@ class Zygote:
         gpu: GpuAccess | None = None,
         tmp_mb: int = TMP_MB,
         threads: int = 1,
+        borrowers: int = 0,
     ) -> None:
         self.name = name
         self.unsafe = unsafe
         self.gpu = gpu
-        self._tmp_mb = tmp_mb
+        self._shares = 1 + borrowers
+        self._tmp_mb = tmp_mb * self._shares
+        self._loan: socket.socket | None = None
+        self.begun = False
         self._env = {**_ENVIRONMENT, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
         if gpu is not None:
             self._env |= gpu.environment(contained=not unsafe)
@@ -81,7 +86,7 @@ class Zygote:
         self._control: socket.socket | None = None
         self._generation = 0  # how often it was started
         self._closes = 0
-        self._process: ZygoteProcess | None = None
+        self._process: ZygoteProcess | LentProcess | None = None
         self._counted_at = 0.0
 
     def __enter__(self) -> Self:
@@ -93,7 +98,7 @@ class Zygote:
     def start(self) -> threading.Thread:
         """Start in the background, to overlap with other work; a failure shows up at the first session. A zygote that
         was closed before the thread comes to it stays closed."""
-        closes = self._closes
+        closes, self.begun = self._closes, True
 
         def begin() -> None:
             with contextlib.suppress(InfrastructureError), self._lock:
@@ -103,6 +108,27 @@ class Zygote:
         thread = threading.Thread(target=begin, name=f"start {self.name}", daemon=True)
         thread.start()
         return thread
+
+    def lend(self) -> socket.socket:
+        """The control socket of a fork of this zygote, for the `borrow` of an equal one in another process. Returns at
+        once: the fork answers when this zygote has started; where it does not, the socket is at its end.
+
+        The fork shares this zygote's /tmp and process namespace, and ends with it.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+        def ask() -> None:
+            with theirs, contextlib.suppress(InfrastructureError):
+                for fd in self._ask({"op": "lend"}, [theirs.fileno()])[1]:
+                    os.close(fd)
+
+        threading.Thread(target=ask, name=f"lend {self.name}", daemon=True).start()
+        return ours
+
+    def borrow(self, control: socket.socket) -> None:
+        """Uses a zygote that another process lent, the first time that it starts; where that has ended, and after its
+        end, one of its own. control: of `lend`, closed here."""
+        self._loan = control
 
     @property
     def watched(self) -> bool:
@@ -123,6 +149,9 @@ class Zygote:
         """Kill the zygote and every session in it."""
         with self._lock:
             self._closes += 1
+            if self._loan is not None:
+                self._loan.close()
+                self._loan = None
             if self._control is not None:
                 self._control.close()
                 self._control = None
@@ -199,6 +228,10 @@ class Zygote:
         raise WorkerError(f"the {self.name} died: {log[-500:]}" if log else f"the {self.name} died")
 
     def _start(self) -> None:
+        if self._loan is not None:
+            loan, self._loan = self._loan, None
+            if self._began_lent(loan):
+                return
         for name in self._preload:
             if importlib.util.find_spec(name.partition(".")[0]) is None:
                 raise InfrastructureError(
@@ -207,7 +240,7 @@ class Zygote:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self._process = ZygoteProcess(
-                self._command(theirs.fileno()), theirs.fileno(), self._env, _TASKS + _TASKS_ROOM if self.watched else 0
+                self._command(theirs.fileno()), theirs.fileno(), self._env, self._most_tasks if self.watched else 0
             )
         except BaseException:
             ours.close()
@@ -226,6 +259,26 @@ class Zygote:
             raise InfrastructureError(f"the {self.name} does not start: {log[-2000:] or 'no message'}")
         self._control = ours
         self._generation += 1
+
+    @property
+    def _most_tasks(self) -> int:
+        return (_TASKS + _TASKS_ROOM) * self._shares
+
+    def _began_lent(self, loan: socket.socket) -> bool:
+        """Whether the lent zygote has answered; it is this one's process then."""
+        loan.settimeout(START_LIMIT_S)
+        try:
+            answer, fds, _, _ = socket.recv_fds(loan, 64, 1)
+        except OSError:
+            answer, fds = b"", []
+        if answer != protocol.READY or len(fds) != 1:
+            for fd in fds:
+                os.close(fd)
+            loan.close()
+            return False
+        self._process, self._control = LentProcess(fds[0]), loan
+        self._generation += 1
+        return True
 
     def _command(self, control_fd: int) -> list[str]:
         paths = python_paths()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
+import signal
 import subprocess
 import threading
 from collections.abc import Mapping
@@ -12,6 +15,7 @@ from hipwright.errors import InfrastructureError
 from hipwright.sandbox.cgroup import TaskGroup
 
 STDERR_BYTES = 64 << 10
+END_S = 10.0
 
 
 class ZygoteProcess(threading.Thread):
@@ -75,6 +79,37 @@ class ZygoteProcess(threading.Thread):
 
     def __del__(self) -> None:
         os.close(self._log)
+
+
+class LentProcess:
+    """The process of a zygote that another one forked for this process, by its pidfd, which this object closes."""
+
+    def __init__(self, pidfd: int) -> None:
+        self._pidfd = pidfd
+
+    @property
+    def pid(self) -> int | None:
+        """The process's number as this process sees it; None where it has ended, or the system does not tell."""
+        with contextlib.suppress(OSError, ValueError):
+            for line in Path(f"/proc/self/fdinfo/{self._pidfd}").read_text().splitlines():
+                if line.startswith("Pid:"):
+                    return number if (number := int(line.split()[1])) > 0 else None
+        return None
+
+    def end(self) -> None:
+        """Kill the process, and with it its sessions; waits for its end, at most END_S."""
+        with contextlib.suppress(OSError):  # it has ended
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        ended = select.poll()
+        ended.register(self._pidfd, select.POLLIN)
+        ended.poll(END_S * 1000)
+
+    def log(self) -> str:
+        """Empty: what it printed went to the zygote that lent it."""
+        return ""
+
+    def __del__(self) -> None:
+        os.close(self._pidfd)
 
 
 def count_tasks(root: int, enough: int) -> int:

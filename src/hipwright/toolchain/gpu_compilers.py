@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from hipwright.records import Build
-from hipwright.sandbox import Zygote
+from hipwright.sandbox import MakeZygote, Zygote
 from hipwright.targets import CUDA, ROCM, Target
 from hipwright.toolchain.amd import hiprtc
 from hipwright.toolchain.cache import BuildCache
@@ -17,7 +17,7 @@ from hipwright.toolchain.pool import CompilePool
 class GpuCompiler(Protocol):
     """Compiles for one GPU runtime; toolchain/amd/hiprtc.py and toolchain/nvidia/nvrtc.py are such modules."""
 
-    def zygote(self, *, unsafe: bool = False) -> Zygote:
+    def zygote(self, *, unsafe: bool = False, make: MakeZygote = Zygote) -> Zygote:
         """A contained process for the sessions of a CompilePool. The caller closes it."""
         ...
 

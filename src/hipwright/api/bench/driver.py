@@ -24,6 +24,7 @@ from hipwright.evaluation.pool import Dispatcher, JobOutcome
 from hipwright.evaluation.schedule import EvaluationJob
 from hipwright.events import Listener, silent
 from hipwright.machine import Machine, TaskText, Workbench, machine
+from hipwright.sandbox import MakeZygote
 
 GPU_WORKERS = 4  # tasks at a time on one GPU, if there are four processors for each, as opening one takes seconds
 TOGETHER = 2  # workers that share a process
@@ -220,8 +221,8 @@ class WorkerPlan:
     """Which machines to start. gpus: one machine each; without any, one for each worker.
 
     workers: on each GPU, or in all; None for as many as the processors allow. jobs: how many there are.
-    baseline_s, imported, compilers: as of `machine`. baselines: what programs are timed against. processes: as of
-    BenchRequest.
+    baseline_s, imported, compilers, zygotes: as of `machine`. baselines: what programs are timed against.
+    processes: as of BenchRequest.
     """
 
     targets: tuple[str, ...]
@@ -234,6 +235,7 @@ class WorkerPlan:
     imported: tuple[str, ...] = ()
     compilers: int = 0
     processes: int | None = None
+    zygotes: MakeZygote | None = None
 
     @property
     def each(self) -> int:
@@ -263,7 +265,7 @@ def open_workers(
 
     Those of one GPU share its processes and its timing lock: while one times, the others open tasks and compile.
     """
-    options: dict[str, Any] = {"unsafe": plan.unsafe, "imported": plan.imported}
+    options: dict[str, Any] = {"unsafe": plan.unsafe, "imported": plan.imported, "zygotes": plan.zygotes}
     with ExitStack() as stack:
         workers: list[TaskWorker] = []
         for gpu in plan.gpus:

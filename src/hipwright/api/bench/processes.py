@@ -31,6 +31,8 @@ from hipwright.evaluation.schedule import EvaluationJob
 from hipwright.events import doing
 from hipwright.fleet.records import OrderError
 from hipwright.fleet.wire import Wire
+from hipwright.machine import machine
+from hipwright.sandbox import Lender
 
 END_S = 10.0
 MODULE = "hipwright.api.bench.worker_process"
@@ -39,12 +41,12 @@ MODULE = "hipwright.api.bench.worker_process"
 class WorkerProcess:
     """One process, started with its first call and again after its end. Safe to use from several threads.
 
-    setup: of its `Judging`. gpu: that it shares with others, None for one of its own or none.
+    setup: of its `Judging`. gpu: that it shares with others, None for one of its own or none. lender: of its zygotes.
     """
 
-    def __init__(self, name: str, setup: Mapping[str, Any], gpu: SharedGpu | None) -> None:
+    def __init__(self, name: str, setup: Mapping[str, Any], gpu: SharedGpu | None, lender: Lender) -> None:
         self.name = name
-        self._setup, self._gpu = dict(setup), gpu
+        self._setup, self._gpu, self._lender = dict(setup), gpu, lender
         self._lock, self._numbers = threading.Lock(), itertools.count()
         self._life: _Life | None = None
         self.lives = 0
@@ -58,7 +60,7 @@ class WorkerProcess:
             if self._life is None or self._life.ended:
                 if self._life is not None:
                     self._life.close()
-                self._life, self.lives = _Life(self._setup, self._gpu), self.lives + 1
+                self._life, self.lives = _Life(self._setup, self._gpu, self._lender), self.lives + 1
             life = self._life
         plain = {"key": job.key, "group": job.group, "entry": plain_entry(job.payload)}
         before = WAITS.seconds()
@@ -89,23 +91,26 @@ class WorkerProcess:
 class _Life:
     """A process from its start to its end."""
 
-    def __init__(self, setup: dict[str, Any], gpu: SharedGpu | None) -> None:
+    def __init__(self, setup: dict[str, Any], gpu: SharedGpu | None, lender: Lender) -> None:
         ours, theirs = socket.socketpair()
         page = gpu.lock.fd if gpu is not None else None
+        loans = lender.lend()
+        numbers = {name: loan.fileno() for name, loan in loans.items()}
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed at its end
         self._process = subprocess.Popen(
             [sys.executable, "-m", MODULE, str(theirs.fileno())],
-            pass_fds=[theirs.fileno(), *([page] if page is not None else [])],
+            pass_fds=[theirs.fileno(), *([page] if page is not None else []), *numbers.values()],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
             start_new_session=True,  # Ctrl-C is the command's, which ends this process
         )
-        theirs.close()
+        for given in (theirs, *loans.values()):
+            given.close()
         self._wire, self._lock, self.ended = Wire(ours), threading.Lock(), False
         self._waiting: dict[int, queue.SimpleQueue[dict[str, Any] | None]] = {}
         self._visitor = GpuVisitor(gpu, self._wire.send) if gpu is not None else None
-        self.send({**setup, "page": page})
+        self.send({**setup, "page": page, "loans": numbers})
         self._reader = threading.Thread(target=self._read, name="worker process", daemon=True)
         self._reader.start()
 
@@ -231,13 +236,24 @@ def open_process_workers(plan: WorkerPlan, request: BenchRequest) -> Iterator[li
                 stack.callback(shared.lock.close)
             where = f"{gpu.kind} {gpu.index}" if gpu is not None else "cpu"
             numbers = itertools.count()
+            lender = stack.enter_context(_lending(plan, gpu, len(counts)))
             for process_number, count in enumerate(counts):
                 own = {**setup, "gpu": gpu.to_dict() if gpu is not None else None, "workers": count}
-                process = WorkerProcess(f"process {process_number} of {where}", own, shared)
+                process = WorkerProcess(f"process {process_number} of {where}", own, shared, lender)
                 stack.callback(process.close)
                 names = [f"{where} worker {next(numbers)}" for _ in range(count)]
                 workers += [ProcessWorker(name, process, number) for number, name in enumerate(names)]
         yield workers
+
+
+@contextmanager
+def _lending(plan: WorkerPlan, gpu: GpuInfo | None, borrowers: int) -> Iterator[Lender]:
+    """The zygotes that the processes of one GPU use, or all where none is used; they end with the block."""
+    lender = Lender(borrowers)
+    index = gpu.index if gpu is not None else None
+    with machine(plan.targets, unsafe=plan.unsafe, gpu=index, imported=plan.imported, zygotes=lender) as lent:
+        lent.host.start()
+        yield lender
 
 
 def build_in_turn(workers: Sequence[ProcessWorker]) -> Callable[[EvaluationJob], Any]:

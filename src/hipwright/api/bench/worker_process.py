@@ -25,6 +25,7 @@ from hipwright.evaluation.gpu.waits import WAITS
 from hipwright.events import observed
 from hipwright.fleet.records import OrderError
 from hipwright.fleet.wire import Wire
+from hipwright.sandbox import Borrower
 
 TELL_S = 2.0
 """Between two words about how long a job has waited for its turn on the GPU."""
@@ -32,12 +33,12 @@ TELL_S = 2.0
 
 class Judging:
     """The workers of this process, each in a thread of its own. setup: of `open_process_workers`, with "page": the
-    descriptor of a GPU's page where the command keeps its lock, else None."""
+    descriptor of a GPU's page where the command keeps its lock, else None, and "loans": of `Borrower`."""
 
     def __init__(self, wire: Wire, setup: dict[str, Any]) -> None:
         self._wire, self._setup, self._lock = wire, setup, threading.Lock()
         self.line = GpuLine(wire.send, setup["page"]) if setup["page"] is not None else None
-        self._stack = ExitStack()
+        self._stack, self._zygotes = ExitStack(), Borrower(setup["loans"])
         self._workers: list[TaskWorker] = []
         self._jobs = [queue.SimpleQueue[dict[str, Any] | None]() for _ in range(setup["workers"])]
         self._busy: dict[int, int] = {}  # the thread that does a call
@@ -91,6 +92,7 @@ class Judging:
                     request.baselines,
                     request.imported,
                     setup["compilers"],
+                    zygotes=self._zygotes,
                 )
                 measurement = CandidateMeasurement(request, self._stack.enter_context(bench_archive(request)))
                 opening = open_workers(plan, measurement, seed=request.seed)

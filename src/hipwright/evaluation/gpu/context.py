@@ -15,7 +15,7 @@ from hipwright.errors import InfrastructureError
 from hipwright.evaluation.gpu.memory import DeviceMemory, GpuMemory
 from hipwright.evaluation.gpu.timing_lock import GpuLock, TimingLock
 from hipwright.records import Build
-from hipwright.sandbox import GpuAccess, OneShotPool, Zygote
+from hipwright.sandbox import GpuAccess, MakeZygote, OneShotPool, Zygote
 from hipwright.targets import CPU, TARGETS, TORCH_GPU_0, Target
 from hipwright.task import TaskHandle
 from hipwright.toolchain.cache import BuildCache
@@ -153,6 +153,7 @@ def open_gpu(
     shared_hosts: int = 0,
     compile_s: float | None = None,
     baseline_s: float = 0.0,
+    zygotes: MakeZygote = Zygote,
 ) -> Iterator[GpuContext]:
     """Starts what a GPU needs, until the block ends. Raises DeviceError where the GPU does not work.
 
@@ -160,7 +161,7 @@ def open_gpu(
     warm compile sessions; 0 for one on all but a few processors. memory_bytes: of the device that all processes
     together may use; 0 for all. shared_hosts: processes that the references of all tasks share, which must trust each
     other; 0: one for each task. compile_s: wall seconds of one compile; None for the default limit. baseline_s: as in
-    GpuContext.
+    GpuContext. zygotes: makes those that programs share; ModelNew candidates have zygotes of their own.
     """
     from hipwright.device import topology
 
@@ -172,10 +173,10 @@ def open_gpu(
     with ExitStack() as stack:
         opened = stack.enter_context
         opened(switch_threads_often())
-        compilers_host = opened(GPU_COMPILERS[target].zygote(unsafe=unsafe))
-        hosts = opened(Zygote(("torch", DEVICE_HOST_WARM), unsafe=unsafe, name="device host", gpu=access))
-        workers = opened(Zygote(("torch", GPU_WORKER.partition(":")[0]), unsafe=unsafe, name="GPU worker", gpu=access))
-        hosts.start(), workers.start()
+        compilers_host = opened(GPU_COMPILERS[target].zygote(unsafe=unsafe, make=zygotes))
+        hosts = opened(zygotes(("torch", DEVICE_HOST_WARM), unsafe=unsafe, name="device host", gpu=access))
+        workers = opened(zygotes(("torch", GPU_WORKER.partition(":")[0]), unsafe=unsafe, name="GPU worker", gpu=access))
+        compilers_host.start(), hosts.start(), workers.start()
         count = compilers or max(2, len(os.sched_getaffinity(0)) - 4)
         pool = opened(CompilePool(compilers_host, count, limit_s=compile_s or COMPILE_LIMIT_S))
         shared = opened(SharedHosts(hosts, shared_hosts)) if shared_hosts else None

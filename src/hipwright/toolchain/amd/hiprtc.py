@@ -25,7 +25,7 @@ import msgspec
 
 from hipwright.errors import HipwrightError, ToolchainError
 from hipwright.records import Build, content_key
-from hipwright.sandbox import Limits, WorkerTimeout, Zygote, run_tool
+from hipwright.sandbox import Limits, MakeZygote, WorkerTimeout, Zygote, run_tool
 from hipwright.targets import OFFLINE, ROCM
 from hipwright.tensors import HostTensor
 from hipwright.toolchain import device_headers
@@ -44,9 +44,9 @@ _ERROR = re.compile(r"^(?:/\S*/)?([^\s:]+):\d+:\d+: (?:fatal )?error: (.*)", re.
 _SOURCES = (SOURCE, "CompileSource")  # hipRTC 5 calls every source so
 
 
-def zygote(*, unsafe: bool = False) -> Zygote:
+def zygote(*, unsafe: bool = False, make: MakeZygote = Zygote) -> Zygote:
     """A contained process for a CompilePool of hipRTC sessions; it can read ROCm. The caller closes it."""
-    return Zygote(
+    return make(
         ("hipwright.toolchain.amd.hiprtc_service",), ro=rocm_paths.readable(), unsafe=unsafe, name="hipRTC host"
     )
 

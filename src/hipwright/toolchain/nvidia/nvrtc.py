@@ -22,7 +22,7 @@ import numpy as np
 
 from hipwright.errors import BadInput, ToolchainError
 from hipwright.records import Build, KernelResources, Record, content_key
-from hipwright.sandbox import WorkerDied, WorkerTimeout, Zygote
+from hipwright.sandbox import MakeZygote, WorkerDied, WorkerTimeout, Zygote
 from hipwright.targets import CUDA, TARGETS
 from hipwright.tensors import HostTensor
 from hipwright.toolchain import clang, pch
@@ -98,9 +98,9 @@ def visible() -> tuple[Path, ...]:
     return Path(found.library).parent, Path(found.include), clang.INCLUDE
 
 
-def zygote(*, unsafe: bool = False) -> Zygote:
+def zygote(*, unsafe: bool = False, make: MakeZygote = Zygote) -> Zygote:
     """A contained process for a CompilePool of NVRTC sessions. Close it after the pool."""
-    return Zygote(("hipwright.toolchain.nvidia.nvrtc_service",), ro=visible(), unsafe=unsafe, name="NVRTC host")
+    return make(("hipwright.toolchain.nvidia.nvrtc_service",), ro=visible(), unsafe=unsafe, name="NVRTC host")
 
 
 def warm(pool: CompilePool, arch: str) -> None:
