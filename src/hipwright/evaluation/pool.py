@@ -249,10 +249,10 @@ class Dispatcher:
     def _on_device(self, device: PoolDevice, job: EvaluationJob, built: Any) -> Any:
         begin, before = time.monotonic(), WAITS.seconds()
         device.prepare(job)
-        self._queue.prepare_s.add(self._spent(job, "prepare", begin, before))
+        prepare = self._spent(job, "prepare", begin, before)
         begin, before = time.monotonic(), WAITS.seconds()
         value = device.evaluate(job, built)
-        self._queue.work_s.add(self._spent(job, "evaluate", begin, before))
+        self._queue.spent(device.name, prepare, self._spent(job, "evaluate", begin, before))
         return value
 
     def _wait_for(self, ask: Callable[[], Any]) -> Any:

@@ -62,6 +62,7 @@ class JobQueue:
         self._devices = devices
         self._avoid: dict[str, set[str]] = {}
         self._warm: dict[str, str] = {}
+        self._opening: set[str] = set()
         self.build_s, self.prepare_s, self.work_s = RunningMean(), RunningMean(), RunningMean()
 
     def add_built(self, jobs: Sequence[EvaluationJob]) -> None:
@@ -131,8 +132,19 @@ class JobQueue:
         if self._warm.get(device) != name:
             self._leave(device)
             self._warm[device] = name
+            self._opening.add(device)
         group.owners.add(device)
         return found
+
+    def spent(self, device: str, prepare: float, work: float) -> None:
+        """Records the seconds of a device's evaluation. A group's first there pays for its opening, also where it works
+        longer than others: baselines are compiled, memory is drawn for the first time."""
+        if device not in self._opening:
+            self.work_s.add(work)
+            return
+        self._opening.discard(device)
+        usual = self.work_s.value or 0.0
+        self.prepare_s.add(prepare + max(0.0, work - usual))
 
     def remaining(self) -> list[EvaluationJob]:
         """How many jobs nobody has taken: to build, or built."""
