@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from hipwright.api.task_engine import task_engine, writes_seen
+from hipwright.api.task_engine import task_engine
 from hipwright.capture.graph import Graph, Mutation
 from hipwright.engine import write
 from hipwright.engine.knobs import EVERY_OPERATOR, GIVEN_UP, PLAIN_PLAN
 from hipwright.events import silent
 from hipwright.machine import Machine, machine
+from hipwright.task.handle import writes_seen
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 
@@ -61,7 +62,7 @@ def test_what_the_reference_does_not_write_no_plan_writes(made: Machine, tmp_pat
 
 def test_writes_that_were_seen_stay() -> None:
     mutations = tuple(Mutation(access=one, node="n") for one in ("x", "ys[1]", "z", "self.count"))
-    graph = Graph(parameters=("x", "ys", "z"), inputs=(), nodes=(), output=None, mutations=mutations)
-    seen = writes_seen(graph, ("inputs[1][1]", "inputs[2]"))
+    graph = Graph(parameters=("x", "ys", "z"), inputs=(), nodes=(), output=None, mutations=mutations).to_dict()
+    seen = Graph.from_dict(writes_seen(graph, ("inputs[1][1]", "inputs[2]")))
     assert [one.access for one in seen.mutations] == ["ys[1]", "z", "self.count"]
     assert writes_seen(graph, ("inputs[0]", "inputs[1][0]", "inputs[2]")) is graph

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -122,23 +121,7 @@ def captured_graph(bench: Workbench) -> Graph:
             f"{drawing} draws from a generator that the forward seeds and puts back: no program draws the same numbers",
             hint="draw from torch's generator as it is, or take the numbers as an input",
         )
-    return with_another_length(bench.handle, writes_seen(graph, bench.handle.written))
-
-
-def writes_seen(graph: Graph, written: Sequence[str]) -> Graph:
-    """The graph without writes into inputs that the reference was not seen to write to: a schema says what an operator
-    may write, as the statistics of a batch norm that does not train, and writing back what was there is a write too.
-
-    written: the inputs' paths, as `TaskHandle.written`.
-    """
-    places = {name: f"inputs[{number}]" for number, name in enumerate(graph.parameters)}
-
-    def seen(access: str) -> bool:
-        place = places.get(re.split(r"\W", access, maxsplit=1)[0])
-        return place is None or any(path.startswith(place) for path in written)
-
-    kept = tuple(one for one in graph.mutations if seen(one.access))
-    return graph if kept == graph.mutations else msgspec.structs.replace(graph, mutations=kept)
+    return with_another_length(bench.handle, graph)
 
 
 def task_engine(bench: Workbench) -> TaskEngine:

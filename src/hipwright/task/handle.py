@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -275,13 +276,14 @@ class TaskHandle:
         return (self._second if apart else self._host).run(header, inputs, state)
 
     def capture(self, workload: str = "given", *, long: int | None = None) -> dict[str, Any]:
-        """The engine's graph (hipwright.capture.forward) on a workload. Raises TaskError if it cannot be captured.
+        """The engine's graph (hipwright.capture.forward) on a workload, with the writes into inputs that the reference
+        was seen to do (`written`). Raises TaskError if it cannot be captured.
 
         long: calls from which on a graph is captured as long ones are (capture/long_graphs.py).
         """
         asked = {"workload": self._workloads[workload].to_dict(), "long": long}
         graph: dict[str, Any] = self._host.ask("capture", asked)[1]
-        return graph
+        return writes_seen(graph, self.written)
 
     def outline(self, workload: str = "given") -> Outline:
         """The reference's operators and specs at a workload's shapes, without data, in milliseconds.
@@ -300,3 +302,20 @@ class TaskHandle:
     def output_elements(self, workload: str) -> int:
         """Elements of all outputs of one forward; 0 for a derived workload."""
         return self._outputs.get(workload, 0)
+
+
+def writes_seen(graph: dict[str, Any], written: Sequence[str]) -> dict[str, Any]:
+    """A graph's plain form without writes into inputs that the reference was not seen to write to: a schema says what
+    an operator may write, as the statistics of a batch norm that does not train, and writing back what was there is a
+    write too.
+
+    written: the inputs' paths, as `TaskHandle.written`.
+    """
+    places = {name: f"inputs[{number}]" for number, name in enumerate(graph["parameters"])}
+
+    def seen(access: str) -> bool:
+        place = places.get(re.split(r"\W", access, maxsplit=1)[0])
+        return place is None or any(path.startswith(place) for path in written)
+
+    kept = [one for one in graph.get("mutations", ()) if seen(one["access"])]
+    return graph if len(kept) == len(graph.get("mutations", ())) else {**graph, "mutations": kept}
