@@ -32,6 +32,7 @@ from hipwright.torchio import from_torch, map_torch, tree_from_torch, tree_to_to
 
 Dtype = Literal["float64", "native"]
 _FEW_STATISTICS = 1 << 16  # elements of an input whose values are compared before and after a call
+_WHOLE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes of an element
 RUN_SEED = 20_117  # of the generators that a reference may use while it runs
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -297,7 +298,7 @@ def and_written(
         for (path, leaf), (version, copied) in zip(leaves, before, strict=True)
         if leaf._version != version
         or statistics.wrote(leaf)
-        or (copied is not None and not np.array_equal(copied, leaf.detach().numpy(), equal_nan=True))
+        or (copied is not None and not np.array_equal(copied, _bits(leaf)))
     }
     if found is not None:
         found |= set(written)
@@ -305,10 +306,15 @@ def and_written(
 
 
 def _small_copy(tensor: torch.Tensor) -> Any:
-    """A NumPy copy of a small float32 or float64 tensor that has values, which no watch of operators sees."""
-    small = tensor.dtype in (torch.float32, torch.float64) and tensor.numel() <= _FEW_STATISTICS
+    """The bits of a small float tensor that has values, which no watch of operators sees, as NumPy's; else None."""
+    small = tensor.is_floating_point() and tensor.numel() <= _FEW_STATISTICS
     holds = type(tensor) is torch.Tensor and tensor.device.type == "cpu"
-    return tensor.detach().numpy().copy() if small and holds else None
+    return _bits(tensor).copy() if small and holds else None
+
+
+def _bits(tensor: torch.Tensor) -> Any:
+    """A float tensor's values as NumPy's whole numbers: bfloat16 and 8-bit floats are none of NumPy's types."""
+    return tensor.detach().view(_WHOLE[tensor.element_size()]).numpy()
 
 
 def largest_number(args: Any) -> float:

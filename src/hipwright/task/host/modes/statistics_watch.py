@@ -10,7 +10,15 @@ import torch
 
 from hipwright.task.host.modes.value_checks import OperandChecks
 
-_NORMS = frozenset({"native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "_batch_norm_with_update"})
+_NORMS = frozenset(
+    {
+        "native_batch_norm",
+        "_native_batch_norm_legit",
+        "cudnn_batch_norm",
+        "miopen_batch_norm",
+        "_batch_norm_with_update",
+    }
+)
 """Batch norms by name: input, weight, bias, running mean, running variance, and whether they train."""
 
 
