@@ -27,6 +27,7 @@ COMMANDS = {
     "host-cost": "benchmarks.commands.host_cost",
     "judge-rate": "benchmarks.commands.judge_rate",
     "knobs": "benchmarks.commands.knobs",
+    "landscape": "benchmarks.landscapes.command",
     "mix": "benchmarks.commands.mix",
     "planted-faults": "benchmarks.commands.planted_faults",
     "planted-hole": "benchmarks.commands.planted_hole",

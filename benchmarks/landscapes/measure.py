@@ -1,0 +1,223 @@
+"""One task's landscape: one change of each choice at a time, then every program of the product of those that matter."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.common import ROOT
+from benchmarks.landscapes.product import Product, TimedKey, chosen_product, closed_part, combinations, timed_key
+from benchmarks.landscapes.programs import TaskPrograms
+from benchmarks.timing.runner import ProgramRunner
+from benchmarks.timing.sides import OFF, ROUNDS, TimedSides
+from benchmarks.timing.variants import Settings, settings_name
+from hipwright.capture.graph import Graph
+from hipwright.errors import BadInput
+from hipwright.records import Build, Program
+
+FEW = 5
+"""Rounds of the first timing, by which keys and options are chosen."""
+SLOW = 5.0
+"""Options that take longer than so many of the default's times are left out: they cost most of the time."""
+Us = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of one landscape: distinct programs, options of a key, rounds, seconds; whether the compiler is timed."""
+
+    programs: int = 96
+    options: int = 4
+    rounds: int = ROUNDS
+    seconds: float = 20.0
+    compiled: bool = False
+
+
+class LandscapeTimer:
+    """Times programs of one task until a moment of the monotonic clock.
+
+    Programs are named as in TaskPrograms; what is no side of `timed` was refused, or not reached in time.
+    """
+
+    def __init__(self, runner: ProgramRunner, path: Path, graph: Graph, limits: Limits) -> None:
+        self.start = time.monotonic()
+        self.limits = limits
+        self.programs = TaskPrograms(graph)
+        self.timed = TimedSides(runner, path, compiled=limits.compiled)
+        self.baselines = list(self.timed.sides)
+        self._seen: dict[str, None] = {}
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.start
+
+    @property
+    def sides(self) -> list[str]:
+        """The programs that can be timed."""
+        return [name for name in self._seen if name in self.timed.sides]
+
+    def add(self, settings: Iterable[Settings], until: float) -> None:
+        """Builds the new programs of some settings side by side and adds them. until: seconds since the start; what is
+        later than that is left out. Raises BadInput where the default does not run."""
+        pool = ThreadPoolExecutor(os.cpu_count() or 2)
+        try:
+            builds: dict[str, tuple[Program, Future[Build]]] = {}
+            for one in settings:
+                name = self.programs.name(one)
+                if not (self.known(name) or name in builds):
+                    program = self.programs.program(one)
+                    builds[name] = program, pool.submit(self.timed.runner.build, program)
+            for name, (program, build) in builds.items():
+                if self.spent > until and "default" in self._seen:
+                    break
+                self.timed.add(name, program, build.result())
+                self._seen[name] = None
+        finally:
+            pool.shutdown(cancel_futures=True)
+        if "default" not in self.timed.sides:
+            raise BadInput(f"the engine's own choices do not run: {self.timed.refused['default']}")
+
+    def known(self, name: str) -> bool:
+        """Whether a program has a time to come or was refused."""
+        return name in self._seen or name in self.programs.refused
+
+    def right(self, us: Mapping[str, float]) -> Us:
+        """The times of programs whose results are eager's."""
+        return {name: one for name, one in us.items() if self.timed.off.get(name, 0.0) <= OFF}
+
+    def times(self, names: Sequence[str], rounds: int) -> Us:
+        """Medians of microseconds."""
+        return {name: us for name, (us, _) in self.timed.times(names, rounds).items()}
+
+
+def landscape(runner: ProgramRunner, path: Path, graph: Graph, limits: Limits) -> dict[str, Any]:
+    """The landscape of one task, a row of JSON (docs/ablation.md). Raises BadInput where the default does not run, or
+    where no option changes the program."""
+    timer = LandscapeTimer(runner, path, graph, limits)
+    keys = _timed_keys(timer)
+    known = len(timer.sides)
+    each = timer.spent / known
+    room = known // 2 + int(0.8 * max(limits.seconds - timer.spent, 0.0) / each)
+    programs = timer.programs
+    most = max(2, min(limits.programs, room))
+
+    def count(product: Product) -> int:  # where writing alone takes long, the product grows no more
+        return len(_names(programs, product)) if timer.spent < 0.7 * limits.seconds else most + 1
+
+    asked = chosen_product(keys, most, count)
+    timer.add([programs.settings(one) for one in combinations(asked)], limits.seconds)
+    product = closed_part(asked, lambda one: timer.known(programs.name(programs.settings(one))))
+    if not product:
+        raise BadInput("no other option of the engine's space was timed", hint="more --task-seconds")
+    return _row(timer, path, product, sum(map(len, asked.values())) - sum(map(len, product.values())))
+
+
+def _timed_keys(timer: LandscapeTimer) -> list[TimedKey]:
+    """Every key that changes the program, with the times of its options beside the default, or beside the settings
+    under which it acts."""
+    limits, programs = timer.limits, timer.programs
+    alone: dict[str, Settings] = {key: {} for key in programs.space if _acts(programs, key, {})}
+    timer.add(_single_changes(programs, alone), 0.4 * limits.seconds)
+    us = timer.times(timer.sides, FEW)
+    under = _conditions(programs, us)
+    before = set(timer.sides)
+    timer.add(_single_changes(programs, under), 0.55 * limits.seconds)
+    if new := [name for name in timer.sides if name not in before]:
+        us |= timer.times(list(dict.fromkeys(["default", *map(settings_name, under.values()), *new])), FEW)
+    right = {name: one for name, one in timer.right(us).items() if one <= SLOW * us["default"]}
+    keys = []
+    for key, settings in {**alone, **under}.items():
+        choice = programs.space[key]
+        names = {option: programs.name(programs.settings({**settings, key: option})) for option in choice.options}
+        times = {option: right[name] for option, name in names.items() if name in right}
+        keys.append(timed_key(key, choice.default, times, limits.options, settings))
+    return [key for key in keys if key is not None]
+
+
+def _single_changes(programs: TaskPrograms, under: Mapping[str, Settings]) -> list[Settings]:
+    """One other option of each key beside the settings of `under`, the first of every key before the second ones."""
+    others = {key: [o for o in programs.space[key].options if o != programs.space[key].default] for key in under}
+    most = max(map(len, others.values()), default=0)
+    turns = [(key, options[n]) for n in range(most) for key, options in others.items() if n < len(options)]
+    return [{}, *under.values(), *(programs.settings({**under[key], key: option}) for key, option in turns)]
+
+
+def _acts(programs: TaskPrograms, key: str, under: Settings) -> bool:
+    """Whether an option of a key changes the program of some settings."""
+    changed = (programs.settings({**under, key: option}) for option in programs.space[key].options)
+    return any(programs.name(one) != programs.name(under) for one in changed)
+
+
+def _conditions(programs: TaskPrograms, us: Us) -> dict[str, Settings]:
+    """Keys that change nothing beside the defaults, with the fastest single change of structure under which they do."""
+    structures = [
+        {key: option}
+        for key, choice in programs.space.items()
+        for option in choice.options
+        if choice.kind == "structure" and us.get(settings_name({key: option}), inf) <= SLOW * us["default"]
+    ]
+    structures.sort(key=lambda one: us[settings_name(one)])
+    idle = [key for key in programs.space if not _acts(programs, key, {})]
+    found = {key: next((one for one in structures if _acts(programs, key, one)), None) for key in idle}
+    return {key: under for key, under in found.items() if under is not None}
+
+
+def _names(programs: TaskPrograms, product: Product) -> dict[str, None]:
+    """The distinct programs of a product."""
+    return dict.fromkeys(programs.name(programs.settings(one)) for one in combinations(product))
+
+
+def _row(timer: LandscapeTimer, path: Path, product: Product, dropped: int) -> dict[str, Any]:
+    """The final timing of a product, with all that a replay needs."""
+    programs, limits, timed = timer.programs, timer.limits, timer.timed
+    names = [*timer.baselines, *(name for name in _names(programs, product) if name in timed.sides)]
+    begun = timer.spent
+    timer.times(names, 1)
+    round_seconds = max(timer.spent - begun, 1e-6)
+    rounds = min(limits.rounds, max(FEW, int((limits.seconds - timer.spent) / round_seconds)))
+    us = timer.times(names, rounds)
+    rows = []
+    for one in combinations(product):
+        name = programs.name(programs.settings(one))
+        refused = timed.refused.get(name) or programs.refused.get(name)
+        off = timed.off.get(name)
+        row = {"settings": one, "us": us.get(name), "refused": refused, "off": off if off and not off <= OFF else None}
+        rows.append({key: value for key, value in row.items() if value is not None})
+    on_gpu = timed.runner.device.type == "cuda"
+    return {
+        "task": relative(path),
+        "keys": {key: _key(programs, key, options) for key, options in product.items()},
+        "rows": rows,
+        "programs": len(names) - len(timer.baselines),
+        "dropped_options": dropped,
+        "baselines": {name: us[name] for name in timer.baselines},
+        "copy_share": us["copy"] / us["default"],
+        "rounds": rounds,
+        "slots": timed.count,
+        "target": timed.runner.target,
+        "gpu": torch.cuda.get_device_name(timed.runner.device) if on_gpu else "",
+        "torch": torch.__version__,
+        "seconds": round(timer.spent, 2),
+    }
+
+
+def _key(programs: TaskPrograms, key: str, options: Sequence[Any]) -> dict[str, Any]:
+    """A key's kept options in the space's order, its default and its kind."""
+    choice = programs.space[key]
+    kept = [option for option in choice.options if option in options]
+    return {"options": kept, "default": choice.default, "kind": choice.kind}
+
+
+def relative(path: Path) -> str:
+    """A path from the repository's root where it is below it."""
+    full = path.resolve()
+    return str(full.relative_to(ROOT)) if full.is_relative_to(ROOT) else str(path)
