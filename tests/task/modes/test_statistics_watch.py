@@ -30,14 +30,39 @@ def norm(training: bool) -> Any:
     return lambda x, mean, variance: F.batch_norm(x, mean, variance, training=training)
 
 
+def legit(training: bool) -> Any:
+    operator = torch.ops.aten._native_batch_norm_legit
+    return lambda x, mean, variance: operator(x, None, None, mean, variance, training, 0.1, 1e-5)
+
+
+@pytest.mark.parametrize("made", [norm, legit])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("device", ["cpu", "meta"])
-def test_what_a_batch_norm_writes(device: str) -> None:
-    args = [torch.randn(8, 3, device=device), torch.zeros(3, device=device), torch.ones(3, device=device)]
+def test_what_a_batch_norm_writes(device: str, dtype: torch.dtype, made: Any) -> None:
+    given = torch.randn(8, 3), torch.zeros(3), torch.ones(3)
+    args = [tensor.to(device, dtype) for tensor in given]
     found: set[str] = set()
-    and_written(norm(True), args, found)
+    and_written(made(True), args, found)
     assert found == {"inputs[1]", "inputs[2]"}
     found.clear()
-    and_written(norm(False), args, found)
+    and_written(made(False), args, found)
+    assert not found
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn])
+def test_a_write_that_counts_no_version_shows_in_the_bits(dtype: torch.dtype) -> None:
+    kept = torch.tensor([1.0, float("nan")]).to(dtype)
+
+    def forward(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.data.view(torch.uint8).fill_(0)  # in no operator's name
+        return y
+
+    for shape in ((2, 3), (1,)):
+        found: set[str] = set()
+        and_written(forward, [torch.ones(shape).to(dtype), kept], found)
+        assert found == {"inputs[0]"}
+    found.clear()
+    and_written(lambda x, y: y, [torch.ones(2, 3).to(dtype).T, kept], found)
     assert not found
 
 
