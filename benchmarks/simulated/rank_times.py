@@ -42,10 +42,11 @@ def timed(runner: ProgramRunner, row: Mapping[str, Any], rounds: int) -> dict[st
     counted = {one["name"]: one for one in row["programs"]}
     programs = {name: Program(text=one["text"], knobs=one["knobs"]) for name, one in counted.items()}
     sides = TimedSides(runner, ROOT / row["task"], compiled=False)
-    sides.build_all(programs)
+    base = next(iter(programs))  # the default is missing where its count was left out
+    sides.build_all(programs, base)
     left_out = {name: why for name, why in sides.refused.items() if name in programs}
     left_out |= {name: f"results are off by {off:.2g}" for name, off in sides.off.items() if not off <= OFF}
-    measured = sides.times([name for name in programs if name in sides.sides], rounds)
+    measured = sides.times([name for name in programs if name in sides.sides], rounds, base)
     found = [
         {
             "name": name,

@@ -102,17 +102,18 @@ class TimedSides:
         except HipwrightError as error:
             self.refused[name] = error.message[:160]
 
-    def build_all(self, programs: Mapping[str, Program]) -> None:
-        """Builds programs side by side and adds them. Raises BadInput where the one named "default" does not run."""
+    def build_all(self, programs: Mapping[str, Program], base: str = "default") -> None:
+        """Builds programs side by side and adds them. Raises BadInput where the one that others are compared with
+        (`base`) does not run."""
         with ThreadPoolExecutor(os.cpu_count() or 2) as workers:
             builds = workers.map(self.runner.build, programs.values())
             for (name, program), build in zip(programs.items(), builds, strict=True):
                 self.add(name, program, build)
-        if "default" not in self.sides:
-            raise BadInput(f"the engine's own choices do not run: {self.refused['default']}")
+        if base not in self.sides:
+            raise BadInput(f"the engine's own choices do not run: {self.refused.get(base, 'not among the programs')}")
 
-    def times(self, names: Sequence[str], rounds: int) -> Times:
-        """Medians over blocks of about BLOCK_MS in turn, each round in another order. "default" is one of the names."""
+    def times(self, names: Sequence[str], rounds: int, base: str = "default") -> Times:
+        """Medians over blocks of about BLOCK_MS in turn, each round in another order. `base` is one of the names."""
         calls = {name: max(1, round(BLOCK_MS / max(_call_ms(self.sides[name], 1), 1e-4))) for name in names}
         found: dict[str, list[float]] = {name: [] for name in names}
         order, rng = list(names), random.Random(SEED)
@@ -120,9 +121,10 @@ class TimedSides:
             rng.shuffle(order)
             for name in order:
                 found[name].append(_call_ms(self.sides[name], calls[name]) * 1e3)
-        base = found["default"]
+        compared = found[base]
         return {
-            name: (median(some), median(a / b for a, b in zip(base, some, strict=True))) for name, some in found.items()
+            name: (median(some), median(a / b for a, b in zip(compared, some, strict=True)))
+            for name, some in found.items()
         }
 
     def row(self, path: Path, times: Times) -> dict[str, Any]:

@@ -89,7 +89,8 @@ def test_the_command_with_a_stand_in_for_the_clock(
     assert main(["ranks", "--count", str(counted), str(task)]) == 0  # known already
     assert len(rows(counted)) == 1
     order = {one["name"]: float(10 + n) for n, one in enumerate(first["programs"])}
-    monkeypatch.setattr(TimedSides, "times", lambda self, names, rounds: {n: (order[n], 1.0) for n in names})
+    monkeypatch.setattr(TimedSides, "times", lambda self, names, rounds, base: {n: (order[n], 1.0) for n in names})
+    assert first["programs"].pop(0)["name"] == "default"  # as where the simulator cannot run it
     first["programs"][2]["text"] = first["programs"][2]["text"].replace("threadIdx.x", "threadIdx.nowhere")
     for n, one in enumerate(first["programs"]):
         one["simulated_us"] = 1.0 + n
@@ -97,7 +98,7 @@ def test_the_command_with_a_stand_in_for_the_clock(
     keep(counted, first)
     assert main(["ranks", "--time", str(counted), "--target", "cpu", "--out", str(out)]) == 0
     (found,) = (json.loads(text) for text in out.read_text().splitlines())
-    assert len(found["programs"]) == 5 and list(found["left_out"]) == [first["programs"][2]["name"]]
+    assert len(found["programs"]) == 4 and list(found["left_out"]) == [first["programs"][2]["name"]]
     capsys.readouterr()
     assert main(["ranks", "--report", str(out)]) == 0
     assert "simulated: rank correlation within a task 1.00" in capsys.readouterr().out
