@@ -83,9 +83,9 @@ def test_the_command_with_a_stand_in_for_the_clock(
 ) -> None:
     task, counted, out = tmp_path / "toy.py", tmp_path / "counted.jsonl.xz", tmp_path / "times.jsonl"
     task.write_text(TASK)
-    assert main(["ranks", "--count", str(counted), str(task), "--variants", "5"]) == 0
+    assert main(["ranks", "--count", str(counted), str(task), "--variants", "6"]) == 0
     (first,) = rows(counted)
-    assert len(first["programs"]) == 6 and all(one["simulated_us"] > 0 for one in first["programs"])
+    assert len(first["programs"]) == 7 and all(one["simulated_us"] > 0 for one in first["programs"])
     assert main(["ranks", "--count", str(counted), str(task)]) == 0  # known already
     assert len(rows(counted)) == 1
     order = {one["name"]: float(10 + n) for n, one in enumerate(first["programs"])}
@@ -98,7 +98,7 @@ def test_the_command_with_a_stand_in_for_the_clock(
     keep(counted, first)
     assert main(["ranks", "--time", str(counted), "--target", "cpu", "--out", str(out)]) == 0
     (found,) = (json.loads(text) for text in out.read_text().splitlines())
-    assert len(found["programs"]) == 4 and list(found["left_out"]) == [first["programs"][2]["name"]]
+    assert len(found["programs"]) == 5 and list(found["left_out"]) == [first["programs"][2]["name"]]
     capsys.readouterr()
     assert main(["ranks", "--report", str(out)]) == 0
     assert "simulated: rank correlation within a task 1.00" in capsys.readouterr().out
