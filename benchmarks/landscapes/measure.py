@@ -186,11 +186,14 @@ def _row(timer: LandscapeTimer, path: Path, product: Product, dropped: int) -> d
     rounds = min(limits.rounds, max(FEW, int((limits.seconds - timer.spent) / round_seconds)))
     us = timer.times(names, rounds)
     rows = []
+    numbers = {name: number for number, name in enumerate(_names(programs, product))}
     for one in combinations(product):
         name = programs.name(programs.settings(one))
         refused = timed.refused.get(name) or programs.refused.get(name)
         off = timed.off.get(name)
-        row = {"settings": one, "us": us.get(name), "refused": refused, "off": off if off and not off <= OFF else None}
+        row = {"settings": one, "program": numbers[name], "us": us.get(name), "refused": refused}
+        if off is not None and not off <= OFF:
+            row["off"] = off
         rows.append({key: value for key, value in row.items() if value is not None})
     on_gpu = timed.runner.device.type == "cuda"
     return {
