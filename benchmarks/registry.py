@@ -31,6 +31,7 @@ COMMANDS = {
     "mix": "benchmarks.commands.mix",
     "planted-faults": "benchmarks.commands.planted_faults",
     "planted-hole": "benchmarks.commands.planted_hole",
+    "policies": "benchmarks.landscapes.policies",
     "programs": "benchmarks.commands.programs",
     "quantised-variants": "benchmarks.honest.quantised_variants",
     "results": "benchmarks.commands.results",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,10 @@ from benchmarks.landscapes.product import Product, TimedKey, chosen_product, clo
 from benchmarks.landscapes.programs import TaskPrograms
 from benchmarks.timing.runner import ProgramRunner
 from benchmarks.timing.sides import OFF, ROUNDS, TimedSides
-from benchmarks.timing.variants import Settings, settings_name
+from benchmarks.timing.variants import Settings
 from hipwright.capture.graph import Graph
 from hipwright.errors import BadInput
+from hipwright.evaluation.features import features
 from hipwright.records import Build, Program
 
 FEW = 5
@@ -53,6 +54,7 @@ class LandscapeTimer:
         self.programs = TaskPrograms(graph)
         self.timed = TimedSides(runner, path, compiled=limits.compiled)
         self.baselines = list(self.timed.sides)
+        self.features: dict[str, dict[str, float]] = {}
         self._seen: dict[str, None] = {}
 
     @property
@@ -81,10 +83,17 @@ class LandscapeTimer:
                     break
                 self.timed.add(name, program, build.result())
                 self._seen[name] = None
+                if name in self.timed.sides:
+                    self.features[name] = self._features(program, build.result())
         finally:
             pool.shutdown(cancel_futures=True)
         if "default" not in self.timed.sides:
             raise BadInput(f"the engine's own choices do not run: {self.timed.refused['default']}")
+
+    def _features(self, program: Program, build: Build) -> dict[str, float]:
+        """What a search's grids of programs read of an evaluation; {} where the build says nothing."""
+        timed = self.timed
+        return features([build], timed.runner.launches(program, build, timed.state, timed.slots[0]), [])
 
     def known(self, name: str) -> bool:
         """Whether a program has a time to come or was refused."""
@@ -122,53 +131,26 @@ def landscape(runner: ProgramRunner, path: Path, graph: Graph, limits: Limits) -
 
 
 def _timed_keys(timer: LandscapeTimer) -> list[TimedKey]:
-    """Every key that changes the program, with the times of its options beside the default, or beside the settings
-    under which it acts."""
+    """Every key that changes the default program, with the times of its options."""
     limits, programs = timer.limits, timer.programs
-    alone: dict[str, Settings] = {key: {} for key in programs.space if _acts(programs, key, {})}
-    timer.add(_single_changes(programs, alone), 0.4 * limits.seconds)
+    singles = _single_changes(programs)
+    timer.add(singles, 0.5 * limits.seconds)
     us = timer.times(timer.sides, FEW)
-    under = _conditions(programs, us)
-    before = set(timer.sides)
-    timer.add(_single_changes(programs, under), 0.55 * limits.seconds)
-    if new := [name for name in timer.sides if name not in before]:
-        us |= timer.times(list(dict.fromkeys(["default", *map(settings_name, under.values()), *new])), FEW)
     right = {name: one for name, one in timer.right(us).items() if one <= SLOW * us["default"]}
     keys = []
-    for key, settings in {**alone, **under}.items():
-        choice = programs.space[key]
-        names = {option: programs.name(programs.settings({**settings, key: option})) for option in choice.options}
-        times = {option: right[name] for option, name in names.items() if name in right}
-        keys.append(timed_key(key, choice.default, times, limits.options, settings))
+    for key, choice in programs.space.items():
+        names = {option: programs.name(programs.settings({key: option})) for option in choice.options}
+        acting = {o: name for o, name in names.items() if o == choice.default or name != "default"}
+        times = {option: right[name] for option, name in acting.items() if name in right}
+        keys.append(timed_key(key, choice.default, times, limits.options))
     return [key for key in keys if key is not None]
 
 
-def _single_changes(programs: TaskPrograms, under: Mapping[str, Settings]) -> list[Settings]:
-    """One other option of each key beside the settings of `under`, the first of every key before the second ones."""
-    others = {key: [o for o in programs.space[key].options if o != programs.space[key].default] for key in under}
-    most = max(map(len, others.values()), default=0)
-    turns = [(key, options[n]) for n in range(most) for key, options in others.items() if n < len(options)]
-    return [{}, *under.values(), *(programs.settings({**under[key], key: option}) for key, option in turns)]
-
-
-def _acts(programs: TaskPrograms, key: str, under: Settings) -> bool:
-    """Whether an option of a key changes the program of some settings."""
-    changed = (programs.settings({**under, key: option}) for option in programs.space[key].options)
-    return any(programs.name(one) != programs.name(under) for one in changed)
-
-
-def _conditions(programs: TaskPrograms, us: Us) -> dict[str, Settings]:
-    """Keys that change nothing beside the defaults, with the fastest single change of structure under which they do."""
-    structures = [
-        {key: option}
-        for key, choice in programs.space.items()
-        for option in choice.options
-        if choice.kind == "structure" and us.get(settings_name({key: option}), inf) <= SLOW * us["default"]
-    ]
-    structures.sort(key=lambda one: us[settings_name(one)])
-    idle = [key for key in programs.space if not _acts(programs, key, {})]
-    found = {key: next((one for one in structures if _acts(programs, key, one)), None) for key in idle}
-    return {key: under for key, under in found.items() if under is not None}
+def _single_changes(programs: TaskPrograms) -> list[Settings]:
+    """The default and one other option of each key: the first of every key before the second ones."""
+    others = {key: [o for o in one.options if o != one.default] for key, one in programs.space.items()}
+    turns = itertools.zip_longest(*([{key: option} for option in options] for key, options in others.items()))
+    return [{}, *(one for turn in turns for one in turn if one is not None)]
 
 
 def _names(programs: TaskPrograms, product: Product) -> dict[str, None]:
@@ -186,17 +168,21 @@ def _row(timer: LandscapeTimer, path: Path, product: Product, dropped: int) -> d
     rounds = min(limits.rounds, max(FEW, int((limits.seconds - timer.spent) / round_seconds)))
     us = timer.times(names, rounds)
     rows = []
+    numbers = {name: number for number, name in enumerate(_names(programs, product))}
     for one in combinations(product):
         name = programs.name(programs.settings(one))
         refused = timed.refused.get(name) or programs.refused.get(name)
         off = timed.off.get(name)
-        row = {"settings": one, "us": us.get(name), "refused": refused, "off": off if off and not off <= OFF else None}
+        row = {"settings": one, "program": numbers[name], "us": us.get(name), "refused": refused}
+        if off is not None and not off <= OFF:
+            row["off"] = off
         rows.append({key: value for key, value in row.items() if value is not None})
     on_gpu = timed.runner.device.type == "cuda"
     return {
         "task": relative(path),
         "keys": {key: _key(programs, key, options) for key, options in product.items()},
         "rows": rows,
+        "features": [timer.features.get(name, {}) for name in numbers],
         "programs": len(names) - len(timer.baselines),
         "dropped_options": dropped,
         "baselines": {name: us[name] for name in timer.baselines},

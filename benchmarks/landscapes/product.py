@@ -9,22 +9,18 @@ from math import prod
 from typing import Any
 
 ALIASES = 8
-"""The most combinations for each distinct program: a knob that acts under one structure alone repeats programs."""
+"""The most combinations for each distinct program: options that act beside some others alone repeat programs."""
 Product = dict[str, list[Any]]
 """{key: its kept options, the default first, then the fastest first}."""
 
 
 @dataclass(frozen=True)
 class TimedKey:
-    """One key with its kept options and microseconds of each; the default is first, then the fastest is first.
-
-    under: the settings under which it was varied, {} for the defaults.
-    """
+    """One key with its kept options and microseconds of each; the default is first, then the fastest is first."""
 
     name: str
     options: Sequence[Any]
     us: Sequence[float]
-    under: Mapping[str, Any]
 
     @property
     def spread(self) -> float:
@@ -32,27 +28,22 @@ class TimedKey:
         return max(self.us) / min(self.us)
 
 
-def timed_key(
-    name: str, default: Any, us: Mapping[Any, float], most: int, under: Mapping[str, Any] | None = None
-) -> TimedKey | None:
+def timed_key(name: str, default: Any, us: Mapping[Any, float], most: int) -> TimedKey | None:
     """The key with its default and its fastest other options, `most` in all; None where no other one has a time."""
     others = sorted((option for option in us if option != default), key=lambda option: us[option])[: most - 1]
     if default not in us or not others:
         return None
     kept = [default, *others]
-    return TimedKey(name, kept, [us[option] for option in kept], under or {})
+    return TimedKey(name, kept, [us[option] for option in kept])
 
 
 def chosen_product(keys: Iterable[TimedKey], programs: int, count: Callable[[Product], int]) -> Product:
     """The options whose product is measured: keys in order of their spread, each with as many options as there is room.
 
-    programs: the most distinct programs. count: how many distinct programs a product has. A key that was varied under
-    another key's option comes after that key.
+    programs: the most distinct programs. count: how many distinct programs a product has.
     """
     chosen: Product = {}
-    waiting = sorted(keys, key=lambda key: -key.spread)
-    while key := next((one for one in waiting if _reachable(one, chosen)), None):
-        waiting.remove(key)
+    for key in sorted(keys, key=lambda key: -key.spread):
         before = count(chosen) if chosen else 1
         for most in range(len(key.options), 1, -1):
             tried = {**chosen, key.name: list(key.options[:most])}
@@ -61,10 +52,6 @@ def chosen_product(keys: Iterable[TimedKey], programs: int, count: Callable[[Pro
             chosen = tried if found > before else chosen
             break
     return chosen
-
-
-def _reachable(key: TimedKey, chosen: Product) -> bool:
-    return all(value in chosen.get(other, ()) for other, value in key.under.items())
 
 
 def combinations(product: Product) -> list[dict[str, Any]]:

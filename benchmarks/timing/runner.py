@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -57,6 +57,16 @@ class ProgramRunner:
 
     def function(self, program: Program, build: Build, state: Any) -> Callable[..., Any]:
         """The program as a function of forward's arguments. state: the model's parameters and buffers."""
+        return self._lowered(program, build, state, record=False)[0]
+
+    def launches(self, program: Program, build: Build, state: Any, inputs: Sequence[Any]) -> list[dict[str, Any]]:
+        """The kernel, grid and block of each launch of one call."""
+        run, launcher = self._lowered(program, build, state, record=True)
+        with torch.no_grad():
+            run(*inputs)
+        return list(launcher.stats())
+
+    def _lowered(self, program: Program, build: Build, state: Any, *, record: bool) -> tuple[Callable[..., Any], Any]:
         parsed = parse(program.text)
         launcher: Any
         if self._driver is None:
@@ -64,8 +74,8 @@ class ProgramRunner:
         else:
             code, where = self._cache.get(build.blob), str(self.device)
             launcher = GpuLauncher(self._driver, code, parsed.signatures, device=where, poison=None, zones=False)
-            launcher.record = False
-        return lower(parsed, program.knobs, state, launcher, device=str(self.device)).forward
+            launcher.record = record
+        return lower(parsed, program.knobs, state, launcher, device=str(self.device)).forward, launcher
 
     def cache_bytes(self) -> int:
         """The size of the device's last-level cache."""

@@ -143,9 +143,15 @@ def outcome(log: RunLog, *, task: str, arm: str, seed: int, run: str, budget: in
     )
 
 
-def table(outcomes: Sequence[ArmOutcome], names: Sequence[str], reference: str, seed: int = 0) -> list[ArmRow]:
-    """Returns a row per arm, compared with the reference arm."""
-    best_known: dict[str, float] = {}
+def table(
+    outcomes: Sequence[ArmOutcome],
+    names: Sequence[str],
+    reference: str,
+    seed: int = 0,
+    known: Mapping[str, float] | None = None,
+) -> list[ArmRow]:
+    """Returns a row per arm, compared with the reference arm. known: the best scores of tasks that are known before."""
+    best_known = dict(known or {})
     for one in outcomes:
         if one.best is not None:
             best_known[one.task] = min(one.best, best_known.get(one.task, one.best))
@@ -166,7 +172,7 @@ def _row(
         other = base.get((one.task, one.seed))
         if one.best is not None and other is not None:
             logs.setdefault(one.task, []).append(log(one.best / other))
-    ratio, interval = _interval(logs, seed)
+    ratio, interval = mean_ratio(logs, seed)
     steps = [_steps(one, best_known.get(one.task)) for one in outcomes]
     after = median([float("inf") if s is None else s for s in steps]) if steps else float("inf")
     return ArmRow(
@@ -183,8 +189,11 @@ def _row(
     )
 
 
-def _interval(logs: Mapping[str, Sequence[float]], seed: int) -> tuple[float | None, tuple[float, float] | None]:
-    """exp of the mean over tasks of the mean over seeds; the interval resamples tasks, then seeds within tasks."""
+def mean_ratio(logs: Mapping[str, Sequence[float]], seed: int) -> tuple[float | None, tuple[float, float] | None]:
+    """exp of the mean over tasks of the mean over seeds; the interval resamples tasks, then seeds within tasks.
+
+    logs: logarithms of ratios, a sequence of seeds for each task. (None, None) without any.
+    """
     if not logs:
         return None, None
     import numpy as np
