@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from benchmarks.common import add_target, append_json, first_graph, positive, require_files, require_gpu, task_host
-from benchmarks.landscapes.measure import Limits, landscape, relative
+from benchmarks.landscapes.measure import Limits, landscape, lost, relative
 from benchmarks.timing.runner import open_runner
 from benchmarks.timing.sides import ROUNDS
 from hipwright.errors import HipwrightError
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
             except (HipwrightError, RuntimeError) as error:  # torch's own: no memory, a fault of the device
                 print(f"{task}: {str(error).splitlines()[0]}", file=sys.stderr)
                 code = 1
-                if lost(options.target):
+                if lost(runner):
                     append_json(options.out, {"task": relative(task), "failed": str(error)[:300]})
                     print("the GPU's context is lost: the same command goes on with the next task", file=sys.stderr)
                     return 1
@@ -78,17 +78,6 @@ def run(options: argparse.Namespace) -> int:
 def measured(path: Path) -> set[str]:
     """The tasks that a file of landscapes holds, also those at which the GPU's context was lost."""
     return {json.loads(line)["task"] for line in path.read_text().splitlines()} if path.is_file() else set()
-
-
-def lost(target: str) -> bool:
-    """Whether nothing more can run on the GPU in this process."""
-    if target == "cpu":
-        return False
-    try:
-        torch.cuda.synchronize()
-    except RuntimeError:
-        return True
-    return False
 
 
 def describe(row: dict[str, Any]) -> str:

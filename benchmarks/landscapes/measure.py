@@ -56,6 +56,7 @@ class LandscapeTimer:
         self.baselines = list(self.timed.sides)
         self.features: dict[str, dict[str, float]] = {}
         self._seen: dict[str, None] = {}
+        self.opened = self.spent
 
     @property
     def spent(self) -> float:
@@ -81,19 +82,26 @@ class LandscapeTimer:
             for name, (program, build) in builds.items():
                 if self.spent > until and "default" in self._seen:
                     break
-                self.timed.add(name, program, build.result())
+                self._try(name, program, build.result())
                 self._seen[name] = None
-                if name in self.timed.sides:
-                    self.features[name] = self._features(program, build.result())
         finally:
             pool.shutdown(cancel_futures=True)
         if "default" not in self.timed.sides:
             raise BadInput(f"the engine's own choices do not run: {self.timed.refused['default']}")
 
-    def _features(self, program: Program, build: Build) -> dict[str, float]:
-        """What a search's grids of programs read of an evaluation; {} where the build says nothing."""
+    def _try(self, name: str, program: Program, build: Build) -> None:
+        """Adds a program with what a search's grids read of its evaluation; where torch fails, it is refused."""
         timed = self.timed
-        return features([build], timed.runner.launches(program, build, timed.state, timed.slots[0]), [])
+        try:
+            timed.add(name, program, build)
+            if name in timed.sides:
+                launches = timed.runner.launches(program, build, timed.state, timed.slots[0])
+                self.features[name] = features([build], launches, [])
+        except RuntimeError as error:  # no memory, say; all others would fail where the context is lost
+            if lost(timed.runner):
+                raise
+            timed.sides.pop(name, None)
+            timed.refused[name] = str(error).splitlines()[0][:160]
 
     def known(self, name: str) -> bool:
         """Whether a program has a time to come or was refused."""
@@ -114,7 +122,7 @@ def landscape(runner: ProgramRunner, path: Path, graph: Graph, limits: Limits) -
     timer = LandscapeTimer(runner, path, graph, limits)
     keys = _timed_keys(timer)
     known = len(timer.sides)
-    each = timer.spent / known
+    each = (timer.spent - timer.opened) / known  # seconds to write, build, check and time a program in few rounds
     room = known // 2 + int(0.8 * max(limits.seconds - timer.spent, 0.0) / each)
     programs = timer.programs
     most = max(2, min(limits.programs, room))
@@ -128,6 +136,17 @@ def landscape(runner: ProgramRunner, path: Path, graph: Graph, limits: Limits) -
     if not product:
         raise BadInput("no other option of the engine's space was timed", hint="more --task-seconds")
     return _row(timer, path, product, sum(map(len, asked.values())) - sum(map(len, product.values())))
+
+
+def lost(runner: ProgramRunner) -> bool:
+    """Whether nothing more can run on the GPU in this process."""
+    if runner.device.type == "cpu":
+        return False
+    try:
+        torch.cuda.synchronize(runner.device)
+    except RuntimeError:
+        return True
+    return False
 
 
 def _timed_keys(timer: LandscapeTimer) -> list[TimedKey]:

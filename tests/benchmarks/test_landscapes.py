@@ -12,15 +12,17 @@ import pytest
 import torch
 
 from benchmarks.__main__ import main
-from benchmarks.landscapes import command
+from benchmarks.landscapes import command, measure
 from benchmarks.landscapes.measure import Limits, landscape
 from benchmarks.landscapes.product import TimedKey, chosen_product, closed_part, combinations, timed_key
 from benchmarks.landscapes.programs import TaskPrograms
 from benchmarks.landscapes.replay import Landscape
 from benchmarks.timing.runner import open_runner
+from benchmarks.timing.sides import TimedSides
 from hipwright.capture.graph import Graph
 from hipwright.engine import write
 from hipwright.program import parse
+from hipwright.records import Build, Program
 from tests.engine.harness import Op, captured
 
 TASK = """import torch
@@ -136,6 +138,26 @@ def test_a_table_is_closed_whatever_time_there_was(tmp_path: Path, graph: Graph)
     assert all({"us", "refused"} & set(one) for one in row["rows"])
 
 
+def test_a_program_at_which_torch_fails_is_refused(
+    tmp_path: Path, graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = tmp_path / "task.py"
+    task.write_text(TASK)
+    real = TimedSides.add
+
+    def short_of_memory(self: TimedSides, name: str, program: Program, build: Build) -> None:
+        if name == "LANES=4 ROW_VEC=1":
+            raise RuntimeError("out of memory")
+        real(self, name, program, build)
+
+    monkeypatch.setattr(TimedSides, "add", short_of_memory)
+    monkeypatch.setattr(measure, "chosen_product", lambda keys, programs, count: {"LANES": [16, 4], "ROW_VEC": [4, 1]})
+    monkeypatch.setattr(measure, "_single_changes", lambda programs: [{}, {"LANES": 4}, {"ROW_VEC": 1}])
+    with open_runner("cpu") as runner:
+        row = landscape(runner, task, graph, Limits(rounds=1))
+    assert [one.get("refused") for one in row["rows"]] == [None, None, None, "out of memory"]
+
+
 def test_a_lost_context_is_recorded_so_that_the_next_call_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -147,7 +169,7 @@ def test_a_lost_context_is_recorded_so_that_the_next_call_goes_on(
         raise RuntimeError("an illegal memory access was encountered")
 
     monkeypatch.setattr(command, "landscape", fault)
-    monkeypatch.setattr(command, "lost", lambda target: True)
+    monkeypatch.setattr(command, "lost", lambda runner: True)
     asked = ["landscape", *map(str, tasks), "--target", "cpu", "--out", str(out)]
     assert main(asked) == 1 and command.measured(out) == {str(tasks[0])}
     assert main(asked) == 1 and command.measured(out) == set(map(str, tasks))
