@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from hipwright.sandbox import Zygote
+from hipwright.task.device import warm
 from hipwright.task.device.warm import device_works, goes_on_in_fork, harmless
 from hipwright.verify.gpu.connection import DEVICE_HOST_WARM
 
@@ -127,3 +129,15 @@ def test_a_zygote_has_all_of_it_and_ends(tmp_path: Path) -> None:
         process = hosts._process
         assert process is not None
     assert not process.is_alive()
+
+
+def test_parts_that_a_release_lacks_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warm, "_LATE", ("no.such.part", "torch._inductor.fx_passes.serialized_patterns"))
+    monkeypatch.setattr(warm, "_ONCE", (("no.such.part", "key"), ("torch._inductor.codecache", "torch_key")))
+
+    def work() -> int:
+        warm.compiling()
+        patterns = [name for name in sys.modules if "serialized_patterns._sfdp_pattern" in name]
+        return len(patterns) > 10 and "torch._inductor.codecache" in sys.modules
+
+    assert ended(work) == 1

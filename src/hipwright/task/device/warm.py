@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import importlib
 import os
+import pkgutil
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import torch
 
@@ -22,6 +24,42 @@ from hipwright.task.host.double_precision import float64
 importlib.import_module("hipwright.task.device.server")
 
 LIMIT_S = 60  # for trying all parts
+_LATE = (
+    "sympy.combinatorics",
+    "sympy.tensor.tensor",
+    "torch._dynamo.backends.inductor",
+    "torch._dynamo.repro.after_dynamo",
+    "torch._functorch._aot_autograd.subclass_codegen",
+    "torch._higher_order_ops.passes",
+    "torch._inductor.async_compile",
+    "torch._inductor.choices",
+    "torch._inductor.codegen.cpp_wrapper_gpu",
+    "torch._inductor.codegen.cuda.device_op_overrides",
+    "torch._inductor.codegen.cuda_combined_scheduling",
+    "torch._inductor.codegen.memory_planning",
+    "torch._inductor.codegen.triton",
+    "torch._inductor.fx_passes.efficient_conv_bn_eval",
+    "torch._inductor.fx_passes.fuse_attention",
+    "torch._inductor.fx_passes.mkldnn_fusion",
+    "torch._inductor.fx_passes.pad_mm",
+    "torch._inductor.fx_passes.quantization",
+    "torch._inductor.fx_passes.serialized_patterns",
+    "torch._inductor.runtime.triton_heuristics",
+    "torch.distributed.tensor.experimental",
+    "torch.export._trace",
+    "torch.export._unlift",
+    "torch.fx.experimental.validator",
+    "triton.compiler.compiler",
+    "triton.runtime.jit",
+)
+"""What torch.compile imports while it compiles for the first time."""
+_ONCE = (
+    ("torch._inductor.codegen.common", "init_backend_registration"),
+    ("torch._inductor.codecache", "torch_key"),
+    ("triton.runtime.cache", "triton_key"),
+    ("triton.compiler.compiler", "triton_key"),
+)
+"""Functions whose results it keeps: names of backends, and digests of torch's and Triton's own sources."""
 _DIED = 255  # exit code
 
 
@@ -45,6 +83,18 @@ def dispatch() -> None:
 def baselines() -> None:
     """What torch.compile imports."""
     importlib.import_module("torch._inductor.compile_fx")
+
+
+def compiling() -> None:
+    """What torch.compile imports and reads once while it compiles; which of it there is depends on the release."""
+    for name in _LATE:
+        with suppress(Exception):
+            module = importlib.import_module(name)
+            for part in pkgutil.iter_modules(module.__path__ if name.endswith("_patterns") else ()):
+                importlib.import_module(f"{name}.{part.name}")
+    for name, function in _ONCE:
+        with suppress(Exception):
+            getattr(importlib.import_module(name), function)()
 
 
 def harmless(stages: Sequence[Callable[[], None]], usable: Callable[[], bool]) -> int:
@@ -127,6 +177,8 @@ STAGES = (symbols, frontend, dispatch, baselines)
 
 def warm() -> None:
     """Imports what leaves the forks of this process able to use the device; may return in a fork of it."""
-    if not goes_on_in_fork(STAGES, device_works):
-        for stage in STAGES[: harmless(STAGES, device_works)]:
-            stage()
+    if goes_on_in_fork(STAGES, device_works):
+        goes_on_in_fork((compiling,), device_works)
+        return
+    for stage in STAGES[: harmless(STAGES, device_works)]:
+        stage()
