@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import lzma
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -73,3 +74,10 @@ def append_json(path: Path | None, row: Mapping[str, Any]) -> None:
     if path is not None:
         with path.open("a", encoding="utf-8") as out:
             out.write(json.dumps(row) + "\n")
+
+
+def json_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file of JSON lines, compressed or not."""
+    data = path.read_bytes()
+    text = lzma.decompress(data) if path.suffix == ".xz" else data
+    return [json.loads(line) for line in text.decode().splitlines()]

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from benchmarks.common import json_rows
 from hipwright.agents.ablation.arms import Arm, ArmOutcome, outcome
 from hipwright.agents.engine_author import EngineAuthor
 from hipwright.agents.pipeline import Pipeline
@@ -65,9 +66,8 @@ class Landscape:
 
 
 def landscapes(path: Path) -> list[Landscape]:
-    """The landscapes of a file of JSON lines. Raises BadInput where it holds none."""
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    found = [Landscape(row) for row in rows if "failed" not in row]
+    """The landscapes of a file of JSON lines, compressed or not. Raises BadInput where it holds none."""
+    found = [Landscape(row) for row in json_rows(path) if "failed" not in row]
     if not found:
         raise BadInput(f"{path} holds no landscape", hint="python -m benchmarks landscape measures some")
     return found

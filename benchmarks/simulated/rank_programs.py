@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from benchmarks.common import ROOT, append_json, first_graph, task_host
+from benchmarks.common import ROOT, append_json, first_graph, json_rows, task_host
 from benchmarks.simulated.counted import CountedTask
 from benchmarks.timing.variants import variant_programs, varied_settings
 from hipwright import config
@@ -99,19 +99,12 @@ def task_name(path: Path) -> str:
     return str(whole.relative_to(ROOT)) if whole.is_relative_to(ROOT) else str(whole)
 
 
-def rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file of JSON lines, compressed or not."""
-    data = path.read_bytes()
-    text = lzma.decompress(data) if path.suffix == ".xz" else data
-    return [json.loads(line) for line in text.decode().splitlines()]
-
-
 def keep(path: Path, row: Mapping[str, Any]) -> None:
     """Adds a row to a file of JSON lines; one named .xz is compressed, as a task's programs differ by little."""
     if path.suffix != ".xz":
         append_json(path, row)
         return
-    lines = [json.dumps(one) for one in [*(rows(path) if path.is_file() else []), row]]
+    lines = [json.dumps(one) for one in [*(json_rows(path) if path.is_file() else []), row]]
     part = path.with_suffix(".part")
     part.write_bytes(lzma.compress("".join(f"{line}\n" for line in lines).encode(), preset=9))
     part.replace(path)

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import ROOT, add_target, append_json, positive, require_files, require_gpu
+from benchmarks.common import ROOT, add_target, append_json, json_rows, positive, require_files, require_gpu
 from hipwright.api.files import prepare_folder
 
 TASKS = ROOT / "benchmarks/ranks"
@@ -50,19 +50,17 @@ def run(options: argparse.Namespace) -> int:
     """0 when all that was asked for is there."""
     end = time.monotonic() + options.seconds
     if options.report:
-        from benchmarks.simulated.rank_programs import rows
-
         require_files([options.report], hint="--time writes one to --out")
-        return _report(rows(options.report))
+        return _report(json_rows(options.report))
     if options.published:
         from benchmarks.simulated.published import report
 
         return report(options.out)
     if options.count:
-        from benchmarks.simulated.rank_programs import count, rows, task_name
+        from benchmarks.simulated.rank_programs import count, task_name
 
         prepare_folder(options.count.parent)
-        done = {row["task"] for row in rows(options.count)} if options.count.is_file() else set()
+        done = {row["task"] for row in json_rows(options.count)} if options.count.is_file() else set()
         tasks = options.tasks or sorted(TASKS.glob("*.py"))
         require_files(tasks)
         return count([path for path in tasks if task_name(path) not in done], options.count, options.variants, end)
@@ -73,10 +71,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _time(options: argparse.Namespace, end: float) -> int:
     """Times the counted programs; prints the report of what there is."""
-    from benchmarks.simulated.rank_programs import rows, task_name
+    from benchmarks.simulated.rank_programs import task_name
     from benchmarks.simulated.rank_times import times
 
-    counted = rows(options.time)
+    counted = json_rows(options.time)
     named = {task_name(path) for path in options.tasks}
     chosen = [row for row in counted if not named or row["task"] in named]
     found = []

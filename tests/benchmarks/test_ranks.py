@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from benchmarks.__main__ import main
+from benchmarks.common import json_rows
 from benchmarks.simulated import rank_figures
 from benchmarks.simulated.published import FOLDER, line, results, summary
-from benchmarks.simulated.rank_programs import keep, rows
+from benchmarks.simulated.rank_programs import keep
 from benchmarks.timing.sides import TimedSides
 
 TASK = """
@@ -84,10 +85,10 @@ def test_the_command_with_a_stand_in_for_the_clock(
     task, counted, out = tmp_path / "toy.py", tmp_path / "counted.jsonl.xz", tmp_path / "times.jsonl"
     task.write_text(TASK)
     assert main(["ranks", "--count", str(counted), str(task), "--variants", "6"]) == 0
-    (first,) = rows(counted)
+    (first,) = json_rows(counted)
     assert len(first["programs"]) == 7 and all(one["simulated_us"] > 0 for one in first["programs"])
     assert main(["ranks", "--count", str(counted), str(task)]) == 0  # known already
-    assert len(rows(counted)) == 1
+    assert len(json_rows(counted)) == 1
     order = {one["name"]: float(10 + n) for n, one in enumerate(first["programs"])}
     monkeypatch.setattr(TimedSides, "times", lambda self, names, rounds, base: {n: (order[n], 1.0) for n in names})
     assert first["programs"].pop(0)["name"] == "default"  # as where the simulator cannot run it
