@@ -40,6 +40,11 @@ def upwind(u: Any, speed: Any) -> Any:
 
 CASES: list[tuple[Callable[..., Any], list[tuple[int, ...]], torch.dtype, dict[str, Value]]] = [
     (lambda x: x.mean(0), [(131072, 2048)], torch.float32, {"COOP_BLOCKS": 33}),
+    (lambda x: (x * x).sum(1), [(16384, 39, 10)], torch.float32, {"map:": "lanes"}),
+    (lambda x: (x * x).sum(1), [(16384, 39, 64)], torch.float32, {"map:": "columns"}),
+    (lambda x: (x * x).sum(1), [(16384, 390, 10)], torch.float32, {"map:": "columns"}),
+    (nn.Linear(1280, 1280), [(64, 1280)], torch.float32, {"call:linear": "gemm"}),
+    (nn.Linear(4096, 1000), [(32, 4096)], torch.float32, {"call:linear": "library"}),
     (lambda x: torch.amax(x, 1), [(256, 512, 1024)], HALF, {"ROW_ITEMS": 4}),
     (lambda x: F.layer_norm(x, (4096,)), [(65536, 4096)], HALF, {"ROW_BLOCK": 128, "ROW_ITEMS": 4}),
     (lambda x: F.layer_norm(x, (4096,)), [(65536, 4096)], torch.float32, {"ROW_BLOCK": 256, "ROW_ITEMS": 4}),
