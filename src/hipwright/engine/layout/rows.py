@@ -30,7 +30,7 @@ from hipwright.engine.templates.rows.reducers import levels, pairs
 
 MAPPINGS = ("block", "lanes", "columns")
 MANY_ROWS = 64
-SHORT_RUN = 64
+FEW_TERMS = 64
 """Length up to which lanes reduce the middle of short rows: few columns lie side by side, and what the lanes of one
 column skip, those of the next read from the same lines. Sums over 39 fields of 10 columns took an H200 12.6 us by lanes
 and 20.8 by columns, five of whose eight threads side by side had one.
@@ -114,7 +114,7 @@ class RowPlanner(ReductionPlanner):
         """Whether each run of the reduced dimensions lies in a few lines, beside few columns."""
         last = len(self.group.space) - 1
         narrow = last - 1 in self.group.dims and self.c.hint(self.group.space[last]) < FEW_COLUMNS
-        return narrow and self.length <= SHORT_RUN and self.rows >= MANY_ROWS
+        return narrow and self.length <= FEW_TERMS and self.rows >= MANY_ROWS
 
     def _fits_device(self) -> bool:
         return self.rows * self.length <= DEVICE_ELEMENTS
