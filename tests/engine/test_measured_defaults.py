@@ -107,3 +107,13 @@ def test_attention_of_narrow_heads_in_float32_is_one_kernel() -> None:
     for size, usual in ((32, "fused"), (64, "separate")):
         found = chosen(Op(written), *[(4, 8, 1024, size)] * 3)
         assert of(found, "attention:") == [usual]
+
+
+@pytest.mark.parametrize(("heads", "threads"), [(32, 128), (8, 256)])
+def test_blocks_of_several_queries_of_a_decoded_token_are_small(heads: int, threads: int) -> None:
+    def decode(q: Any, k: Any, v: Any) -> Any:
+        return F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+    shapes = [(16, heads, 1, 128), (16, 8, 8192, 128), (16, 8, 8192, 128)]
+    found = chosen(Op(decode), *shapes, dtype=torch.bfloat16)
+    assert of(found, "call:scaled_dot_product_attention")[:1] == ["split"] and found["DECODE_BLOCK"] == threads
