@@ -40,7 +40,7 @@ WALKTHROUGHS = re.compile(
 )
 """Files that a reader of CONTRIBUTING.md makes."""
 
-_PATH = re.compile(r"(?<![\w/.{<$~-])(?:[\w-]+/)+[\w.-]+\.(?:py|md|h|hpp|c|cpp|cu|toml|sh|j2|jsonl)\b")
+_PATH = re.compile(r"(?<![\w/.{<$~-])(?:[\w-]+/)+[\w.-]+\.(?:py|md|h|hpp|c|cpp|cu|toml|sh|j2|jsonl(?:\.xz)?)\b")
 _FILE = re.compile(r"`([\w-]+\.(?:py|md|h|hpp|c|cpp|cu|toml|sh|j2|jsonl))`")
 _FOLDER = re.compile(r"`((?:[\w-]+/)+)`")
 _MODULE = re.compile(r"(?<![\w./-])hipwright(?:\.(?!json|toml|html)\w+)+")

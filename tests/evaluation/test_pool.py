@@ -153,17 +153,14 @@ def test_a_group_stays_where_it_is_warm():
 
 @pytest.mark.parametrize(("left", "helps"), [(5, False), (40, True)])
 def test_help_pays_for_the_whole_opening(left, helps):
-    """A group's first evaluation on a device compiles its baselines: 7 s, where the others take 1 s."""
     jobs = JobQueue(jobs_of(2, 50), ahead=100, devices=2)
     for _ in range(100):
-        job = jobs.next_build()
-        jobs.built(job, None)
-    alive = ["gpu0", "gpu1"]
+        jobs.built(jobs.next_build(), None)
     for device, count in (("gpu0", 50 - left), ("gpu1", 50)):
         for number in range(count):
-            jobs.next_job(device, alive)
-            jobs.spent(device, 2.0 if number == 0 else 0.001, 8.0 if number == 0 else 1.0)
-    assert (jobs.next_job("gpu1", alive) is not None) == helps
+            jobs.next_job(device, ["gpu0", "gpu1"])
+            jobs.spent(device, *((0.001, 1.0) if number else (2.0, 8.0)))
+    assert (jobs.next_job("gpu1", ["gpu0", "gpu1"]) is not None) == helps
 
 
 def test_builds_go_no_further_ahead_than_asked():
