@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch._subclasses import fake_impls
+from torch._subclasses.fake_tensor import DynamicOutputShapeException
 
 from hipwright.capture import covariances
 from hipwright.program.lower.unshaped import UNSHAPED
@@ -40,5 +41,8 @@ def register() -> None:
 
 
 def _fake(shaped: Any, mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+    # the other drivers have residuals for some values only, or pivots that LAPACK is not given: bits differ by chance
+    if func is torch.ops.aten.linalg_lstsq.default and kwargs.get("driver") != "gels":
+        raise DynamicOutputShapeException(func)
     with mode:
         return shaped(*args, **kwargs)
