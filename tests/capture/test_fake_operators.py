@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from hipwright.capture.composite_forms import combinations
 from hipwright.engine import write
 from hipwright.errors import TaskError
 from hipwright.program.lower.trace import OpTrace
@@ -90,3 +91,18 @@ def test_least_squares_by_the_driver_of_fixed_sizes_are_captured() -> None:
         torch.testing.assert_close(found, solved("gels")(*inputs))
     with pytest.raises(TaskError, match="linalg_lstsq"):
         captured(solved(None), [torch.randn(5, 3), torch.randn(5, 2)])
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize("chosen", [1, 2, 3])
+def test_combinations_are_as_many_as_the_size_says(chosen: int, repeated: bool) -> None:
+    """Torch counts them by a mask, whose sum it reads."""
+    model = Op(lambda x: torch.combinations(x * 2, chosen, repeated) + 1)
+    graph = captured(model, [torch.randn(6)])
+    assert graph.symbols or chosen == 3  # whose count torch asks whether it is negative
+    program = write(graph)
+    for size in (6, 4) if graph.symbols else (6,):
+        x = torch.randn(size)
+        assert torch.equal(leaves(run(program, model, [x])[0])[0], model(x))
+        assert torch.equal(combinations(x, chosen, repeated), torch.combinations(x, chosen, repeated))
+    assert torch.equal(combinations(x, 0), torch.combinations(x, 0))

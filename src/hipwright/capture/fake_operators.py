@@ -11,7 +11,7 @@ import torch
 from torch._subclasses import fake_impls
 from torch._subclasses.fake_tensor import DynamicOutputShapeException
 
-from hipwright.capture import covariances
+from hipwright.capture import composite_forms
 from hipwright.program.lower.unshaped import UNSHAPED
 
 
@@ -33,8 +33,8 @@ def lengths_as_tensors() -> Iterator[None]:
 
 
 def register() -> None:
-    """Makes torch's tracers use the shapes of `program.lower.unshaped`, and covariances, in this process."""
-    covariances.register()
+    """Makes torch's tracers use the shapes of `program.lower.unshaped`, and these forms, in this process."""
+    composite_forms.register()
     fake_impls.op_implementations_dict.update(
         {operator: partial(_fake, shaped) for operator, shaped in UNSHAPED.items()}
     )
