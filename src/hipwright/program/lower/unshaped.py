@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -37,7 +38,7 @@ def _lstsq(a: Any, b: Any, rcond: Any = None, *, driver: str | None = None) -> t
     )
 
 
-UNSHAPED = {
+UNSHAPED: dict[Any, Callable[..., Any]] = {
     aten._ctc_loss.default: _ctc_loss,
     aten._ctc_loss.Tensor: _ctc_loss,
     aten.linalg_lstsq.default: _lstsq,
