@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from hipwright.engine import author
+from hipwright.errors import TaskError
 from tests.engine.capturing import captured
 from tests.engine.harness import Op, compare, reference, run
 
@@ -86,3 +87,37 @@ def test_a_cross_entropy_in_chunks_is_a_layer_and_a_loss(reduction: str) -> None
     names = {node.op.split(".")[0] + "." + node.op.split(".")[1] for node in graph.nodes}
     assert "aten.linear" in names and all(name.startswith("aten.") for name in names), names
     assert torch.nn.functional.linear_cross_entropy is before
+
+
+def test_a_narrow_that_starts_where_a_tensor_says_is_a_gather() -> None:
+    """Its size is known; torch reads the start on the host, and a start below zero counts from the end."""
+    model = Op(lambda x, start, small: (x.narrow(1, start, 2) * 2, torch.narrow(x, 0, small, x.shape[0] - 2)))
+    x = torch.randn(6, 5)
+    graph = captured(model, [x, torch.tensor(0), torch.tensor(0, dtype=torch.uint8)])
+    assert graph.symbols and not any("narrow" in node.op for node in graph.nodes)
+    program = author(graph, {}).program
+    for start, small in [(0, 0), (3, 2), (-2, 1), (-5, 1)]:
+        inputs = [x, torch.tensor(start), torch.tensor(small, dtype=torch.uint8)]
+        expected, _, _ = reference(model, inputs)
+        compare(run(program, model, inputs)[0], expected, model(*inputs))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda rows: rows.zero_(),
+        lambda rows: rows[0].mul_(2),
+        lambda rows: rows.unbind(0)[1].fill_(1),
+        lambda rows: torch._foreach_mul_([rows], 2.0),
+    ],
+)
+def test_a_write_to_a_narrow_that_starts_where_a_tensor_says_is_refused(write: Callable[[torch.Tensor], Any]) -> None:
+    """A gather is a copy: the graph would lose the write to the tensor that is narrowed."""
+
+    def forward(x: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+        held = x * 1
+        write(held.narrow(0, start, 2))
+        return held
+
+    with pytest.raises(TaskError, match="a write to a narrow"):
+        captured(Op(forward), [torch.randn(4, 3), torch.tensor(1)])

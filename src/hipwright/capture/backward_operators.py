@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch._decomp import core_aten_decompositions, decomposition_table
 
-from hipwright.capture import covariances
+from hipwright.capture import composite_forms
 
 aten = torch.ops.aten
 _WHOLE = ("embedding", "convolution", "convolution_double", "pack_padded", "weight_norm_differentiable")
@@ -40,7 +40,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         packet = getattr(aten, name, None)
         overloads = [] if packet is None else [getattr(packet, one) for one in packet.overloads()]
         kept |= {op: decomposition_table[op] for op in overloads if op in decomposition_table}
-    return kept | _OWN | covariances.FORMS
+    return kept | _OWN | composite_forms.FORMS
 
 
 def functional_norm(input: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, *rest: Any) -> Any:

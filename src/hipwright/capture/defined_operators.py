@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
+from torch._C import DispatchKey
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils._pytree import tree_leaves
 
 
 @contextmanager
@@ -104,3 +107,52 @@ def _losses_unchunked() -> Iterator[None]:
         yield
     finally:
         functional.linear_cross_entropy = chunked
+
+
+_NARROW = torch.ops.aten.narrow.Tensor
+_gathers = ContextVar("_gathers", default=False)
+
+
+@contextmanager
+def narrows_gathered() -> Iterator[None]:
+    """A context in which torch.export's decompositions make a gather of a `narrow` that starts where a tensor says, at
+    places counted from there: its size is known, but torch reads the start on the host.
+
+    A gather is a copy, so no graph may write to such a narrow (`writes_to_narrows`).
+    """
+    if DispatchKey.CompositeImplicitAutograd not in _NARROW.py_kernels:
+        _NARROW.py_impl(DispatchKey.CompositeImplicitAutograd)(_narrow)
+    token = _gathers.set(True)
+    try:
+        yield
+    finally:
+        _gathers.reset(token)
+
+
+def _narrow(input: Any, dim: int, start: Any, length: Any) -> Any:
+    """at::narrow with a tensor as its start, in torch's tracers."""
+    if start.ndim or start.is_floating_point() or start.is_complex() or start.dtype == torch.bool:
+        raise RuntimeError("start must be an 0-dim integral Tensor.")
+    if not _gathers.get():
+        return torch.narrow(input, dim, start.item(), length)
+    first = start.to(input.device, torch.int64)
+    first = torch.where(first < 0, first + input.shape[dim], first)
+    return torch.index_select(input, dim, first + torch.arange(length, device=input.device))
+
+
+def writes_to_narrows(graph: torch.fx.Graph) -> bool:
+    """Whether a graph that is not made functional yet writes to a `narrow` that starts where a tensor says, or to a
+    view of one."""
+    held: set[Any] = set()
+    for node in graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if node.target is _NARROW or (schema is None and held.intersection(node.all_input_nodes)):
+            held.add(node)  # without a schema: one of several results
+        for place, argument in enumerate(schema.arguments if schema is not None else ()):
+            given = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
+            if argument.alias_info is None or held.isdisjoint(tree_leaves(given)):
+                continue
+            if argument.alias_info.is_write:
+                return True
+            held.add(node)
+    return False

@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 from hipwright.capture.assumptions import assumptions, slice_bounds, split_counts
 from hipwright.capture.backward_operators import decompositions
 from hipwright.capture.causal_masks import masks_unread
-from hipwright.capture.defined_operators import operators_as_defined
+from hipwright.capture.defined_operators import narrows_gathered, operators_as_defined, writes_to_narrows
 from hipwright.capture.fake_operators import lengths_as_tensors, register
 from hipwright.capture.fx_nodes import Builder, access_of, calls_of, nest
 from hipwright.capture.graph import Graph, Input, Mutation, Node
@@ -151,9 +151,11 @@ def _export(model: torch.nn.Module, args: tuple[Any, ...], free: int | Varying |
             return dict.fromkeys(dims, Dim.AUTO)
 
         shapes = pytree.tree_map(one, dict(inspect.signature(model.forward).bind(*args).arguments))
-    with warnings.catch_warnings(), torch.no_grad(), steps_unwalked(), attributes_as_buffers(model):
+    with warnings.catch_warnings(), torch.no_grad(), steps_unwalked(), attributes_as_buffers(model), narrows_gathered():
         warnings.simplefilter("ignore")
         exported = torch.export.export(model, args, dynamic_shapes=shapes, strict=False)
+        if writes_to_narrows(exported.graph):
+            raise TaskError("cannot capture: a write to a narrow that starts where a tensor says", hint=UNTRACED)
         traced = _ranks(exported)
         _no_unused_draws(exported)
         table = decompositions()

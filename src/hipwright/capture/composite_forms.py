@@ -1,9 +1,11 @@
-"""Covariances and correlations as torch defines them, without the question whether the degrees of freedom are positive:
-at::cov asks a tensor, which no capture can answer. Imports torch.
+"""Operators as torch defines them, without what it asks a tensor, which no capture can answer: whether the degrees of
+freedom of covariances are positive, and how many combinations a mask keeps. Imports torch.
 """
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -40,12 +42,30 @@ def correlation(x: Any) -> Any:
     return scaled.clamp(-1, 1)
 
 
+def combinations(x: Any, r: int = 2, with_replacement: bool = False) -> Any:
+    """at::combinations: all choices of r elements of a vector in their order, one a row."""
+    if r == 0:
+        return x.new_empty((0,))
+    n = x.shape[0]
+    count = 1
+    for taken in range(r):
+        count = count * (n + taken if with_replacement else n - taken)
+    places = torch.meshgrid([torch.arange(n, device=x.device)] * r, indexing="ij")
+    kept = torch.ones([n] * r, dtype=torch.bool, device=x.device)
+    for one, following in pairwise(places):
+        kept = kept & (one <= following if with_replacement else one < following)
+    return x[torch.nonzero_static(kept, size=count // math.factorial(r))]
+
+
 FORMS = {aten.cov.default: covariance, aten.corrcoef.default: correlation}
-"""{operator: its form}"""
+"""{operator: its form}, of which a captured graph consists."""
+
+_WHOLE = {aten.combinations.default: combinations}
+"""Those whose form only says the sizes of results: they stay whole in a graph."""
 
 
 def register() -> None:
     """Makes torch's tracers use these forms in this process."""
-    for operator, form in FORMS.items():
+    for operator, form in (FORMS | _WHOLE).items():
         if DispatchKey.CompositeImplicitAutograd not in operator.py_kernels:
             operator.py_impl(DispatchKey.CompositeImplicitAutograd)(form)
