@@ -76,8 +76,17 @@ def append_json(path: Path | None, row: Mapping[str, Any]) -> None:
             out.write(json.dumps(row) + "\n")
 
 
-def json_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file of JSON lines, compressed or not."""
+def json_rows(path: Path, needs: Iterable[str] = ("task",)) -> list[dict[str, Any]]:
+    """The rows of a file of JSON lines, compressed or not. Raises BadInput for another file, and for rows of other
+    files: those that neither failed nor have the keys that are needed."""
     data = path.read_bytes()
-    text = lzma.decompress(data) if path.suffix == ".xz" else data
-    return [json.loads(line) for line in text.decode().splitlines()]
+    try:
+        text = lzma.decompress(data) if path.suffix == ".xz" else data
+        found = [json.loads(line) for line in text.decode().splitlines()]
+    except (ValueError, lzma.LZMAError) as error:
+        raise BadInput(f"{path} is no file of JSON lines: {error}") from error
+    for number, row in enumerate(found, 1):
+        missing = [key for key in needs if not (isinstance(row, dict) and ("failed" in row or key in row))]
+        if missing:
+            raise BadInput(f"{path}, line {number}: no {missing[0]!r}", hint="another command wrote this file")
+    return found

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import sys
 import time
 from pathlib import Path
@@ -21,10 +20,20 @@ from typing import Any
 
 import torch
 
-from benchmarks.common import add_target, append_json, first_graph, positive, require_files, require_gpu, task_host
+from benchmarks.common import (
+    add_target,
+    append_json,
+    first_graph,
+    json_rows,
+    positive,
+    require_files,
+    require_gpu,
+    task_host,
+)
 from benchmarks.landscapes.measure import Limits, landscape, lost, relative
 from benchmarks.timing.runner import open_runner
 from benchmarks.timing.sides import ROUNDS
+from hipwright.api.files import prepare_folder
 from hipwright.errors import HipwrightError
 from hipwright.torchio import full_precision
 
@@ -47,6 +56,7 @@ def run(options: argparse.Namespace) -> int:
     end = time.monotonic() + options.seconds
     require_files(options.tasks)
     require_gpu(options.target)
+    prepare_folder(options.out.absolute().parent)
     full_precision()  # as the suite measures
     done = measured(options.out)
     tasks = [task for task in options.tasks if relative(task) not in done]
@@ -76,8 +86,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def measured(path: Path) -> set[str]:
-    """The tasks that a file of landscapes holds, also those at which the GPU's context was lost."""
-    return {json.loads(line)["task"] for line in path.read_text().splitlines()} if path.is_file() else set()
+    """The tasks that a file of landscapes holds, also those at which the GPU's context was lost. Raises BadInput for a
+    file of something else."""
+    return {row["task"] for row in json_rows(path)} if path.is_file() else set()
 
 
 def describe(row: dict[str, Any]) -> str:

@@ -35,6 +35,7 @@ from hipwright.agents.ablation.arms import (
     mean_ratio,
     table,
 )
+from hipwright.api.files import prepare_folder
 from hipwright.errors import BadInput
 from hipwright.records import Record
 from hipwright.search import POLICIES
@@ -96,10 +97,10 @@ def add_options(options: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """0 when the comparison is written."""
     require_files([options.file], hint="python -m benchmarks landscape measures landscapes")
+    prepare_folder(options.out)
     found = landscapes(options.file)
     arms = chosen_arms(options.arms.split(","), options.policy, options.pipeline_by)
     comparison = compared(found, arms, options.seeds, options.budget, options.workers)
-    options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "policies.json").write_text(json.dumps(comparison.to_dict()) + "\n")
     (options.out / "policies.csv").write_text(csv(comparison))
     (options.out / "policies.svg").write_text(curves(comparison.rows, comparison.reference))

@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     end = time.monotonic() + options.seconds
     if options.report:
         require_files([options.report], hint="--time writes one to --out")
-        return _report(json_rows(options.report))
+        return _report(json_rows(options.report, ("task", "programs")))
     if options.published:
         from benchmarks.simulated.published import report
 
@@ -74,7 +74,7 @@ def _time(options: argparse.Namespace, end: float) -> int:
     from benchmarks.simulated.rank_programs import task_name
     from benchmarks.simulated.rank_times import times
 
-    counted = json_rows(options.time)
+    counted = json_rows(options.time, ("task", "programs"))
     named = {task_name(path) for path in options.tasks}
     chosen = [row for row in counted if not named or row["task"] in named]
     found = []

@@ -147,3 +147,24 @@ def test_wrong_names_end_in_one_line(tmp_path: Path, wrong: list[str], capsys: p
 
 def test_all_policies_are_arms_where_their_packages_are() -> None:
     assert set(installed()) <= set(POLICIES) and {"islands", "pattern", "world_model"} <= set(installed())
+
+
+@pytest.mark.parametrize("name", ["it.jsonl", "it.jsonl.xz"])
+@pytest.mark.parametrize("text", ["no JSON", '{"a": 1}\n', '{"task": "t"}\n', "[1]\n"])
+def test_files_of_something_else_end_in_one_line(
+    tmp_path: Path, name: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    commands = [["policies", str(file), "--out", str(tmp_path / "p")], ["ranks", "--report", str(file)]]
+    commands.append(["landscape", "examples/l2_normalize.py", "--target", "cpu", "--out", str(file)])
+    for command in commands if '"task"' not in text else commands[:2]:
+        assert main(command) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_where_nothing_can_be_written_nothing_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    landscapes = "benchmarks/landscapes/h200.jsonl.xz"
+    assert main(["policies", landscapes, "--out", str(tmp_path / "file" / "out")]) == 2
+    assert "cannot write to" in capsys.readouterr().err
