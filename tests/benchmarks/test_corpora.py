@@ -157,7 +157,7 @@ def test_a_name_that_no_task_has_is_one_line(capsys: pytest.CaptureFixture[str])
 
 
 SAMPLES = {
-    "opinfo": ["--sample", "12", "--seed", "5"],  # nanquantile is given quantiles out of range by some seeds
+    "opinfo": ["--sample", "12"],
     "modules": ["--sample", "6"],
     "torchvision": ["--only", "squeezenet1_1_eval"],
     "timm": ["--only", "ghostnet_050"],
@@ -172,7 +172,7 @@ SAMPLES = {
 @needs_packages
 @pytest.mark.parametrize("name", CORPORA)
 def test_a_fixed_sample_is_verified(name: str, tmp_path: Path) -> None:
-    summary = judged(name, *SAMPLES[name], "--out", tmp_path / "out")
+    summary = judged(name, *SAMPLES[name], "--seed", "5", "--out", tmp_path / "out")
     assert summary["judged"] == summary["tasks"] and summary["verified"] > 0.6 * summary["tasks"]
     assert not summary["engine_faults"] and not summary["failures"], summary
 

@@ -187,3 +187,18 @@ def test_an_operator_that_would_read_outside_is_refused(body, tmp_path, zygote):
     x = torch.randn(6, 4)
     with float64(), pytest.raises(ValueError, match=OUTSIDE[body]) if body in OUTSIDE else nullcontext():
         eval(body, {"torch": torch, "x": x})
+
+
+@pytest.mark.parametrize("call", ["torch.quantile(x, q, dim=0)", "x.nanquantile(q=q, dim=0)"])
+def test_a_quantile_outside_of_its_range_is_refused(call, tmp_path, zygote):
+    """torch's own check is left out in a mode that sees operators, and on a GPU."""
+    path = tmp_path / "module.py"
+    body = f"import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x, q):\n        return {call}\n"
+    path.write_text(f"{body}\n\ndef get_inputs():\n    return [torch.zeros(1, 4), torch.tensor([0.0, 1.0])]\n")
+    with open_task(path, zygote) as handle:
+        x, state = HostTensor.of(np.zeros((1, 4), np.float32)), handle.init_state(0)
+        for dtype in ("float64", "native"):
+            handle.reference([x, HostTensor.of(np.array([0.0, 1.0], np.float32))], state, dtype=dtype)
+            for wrong in (1.5, -1e-30, np.nan, np.inf):
+                with pytest.raises(TaskError, match=r"quantile is outside of \[0, 1\]"):
+                    handle.reference([x, HostTensor.of(np.array([0.0, wrong], np.float32))], state, dtype=dtype)

@@ -116,7 +116,7 @@ class ModelCall:
         choices = TieMarker(close, own, equals=equals) if close else None
         mode: AbstractContextManager[None] = float64(choices, sums=sums) if exact else nullcontext()
         start = time.perf_counter()
-        with torch.no_grad(), file.device, values_checked(), mode:
+        with torch.no_grad(), file.device, values_checked(file.file.source), mode:
             result = file.file.guarded(lambda: model(*args), "forward")
         if choices is not None:
             result = map_torch(result, choices.settled)

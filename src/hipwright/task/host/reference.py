@@ -204,7 +204,7 @@ class _Run:
         start = time.perf_counter()
         self._statistics = StatisticsWatch()
         watch = nullcontext() if exact else self._statistics
-        with torch.no_grad(), where.around(), values_checked(), watch, mode:
+        with torch.no_grad(), where.around(), values_checked(self.file.source), watch, mode:
             self.result = self.file.guarded(lambda: self.model(*self.args), "forward")
         if choices is not None:
             self.result = map_torch(self.result, choices.settled)

@@ -252,7 +252,7 @@ class TaskHost:
         """The outputs of a new model on these inputs, as `with_written` returns them. Raises TaskError."""
         _phase("forward")
         model, before = self.reference.model(), torch.get_rng_state()
-        with torch.no_grad(), values_checked():
+        with torch.no_grad(), values_checked(self.file.source):
             outputs = self.file.guarded(lambda: with_written(model, inputs, self._wrote), "forward")
         self._drew |= not torch.equal(before, torch.get_rng_state())
         return outputs

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
 @contextmanager
-def values_checked() -> Iterator[None]:
-    """torch.ctc_loss raises ValueError for labels that are no class, and for lengths beyond the sequences."""
+def values_checked(source: str) -> Iterator[None]:
+    """torch.ctc_loss raises ValueError for labels that are no class, and for lengths beyond the sequences; quantiles do
+    outside of [0, 1], where the task file's text `source` names them.
+    """
     unchecked = torch.ctc_loss
 
     def ctc_loss(
@@ -38,9 +41,25 @@ def values_checked() -> Iterator[None]:
 
     torch.ctc_loss = ctc_loss
     try:
-        yield
+        with _QuantileChecks() if "quantile" in source else nullcontext():
+            yield
     finally:
         torch.ctc_loss = unchecked
+
+
+class _QuantileChecks(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
+    """Checks which quantiles are asked for.
+
+    torch does not on a GPU, nor in a mode that sees its operators, where their operands may have no values.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__name__", "") in ("quantile", "nanquantile"):
+            q = args[1] if len(args) > 1 else kwargs.get("q")
+            if _has_values(q) and not bool(((q >= 0) & (q <= 1)).all()):
+                raise ValueError(f"{func.__name__}: a quantile is outside of [0, 1]")
+        return func(*args, **kwargs)
 
 
 def check_operands(func: Any, args: Any, kwargs: Any) -> None:
