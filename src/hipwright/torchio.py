@@ -12,6 +12,8 @@ from hipwright.tensors import BITS, HostTensor, Tree, refilled
 
 DTYPES = {name: getattr(torch, name) for name in BITS}
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
+INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""By the bytes of an element: the types as which the bits of any others are compared."""
 
 
 def to_torch(tensor: HostTensor) -> torch.Tensor:

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from hipwright.task.device.leaf import BLOCK, DeviceLeaf, pieces, repeated_indices, same_choice
+from hipwright.torchio import INTEGERS
 
-_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _SAMPLE = 1 << 20  # elements from which the most frequent value is estimated
 
 
@@ -75,7 +75,7 @@ class LeafComparison:
 
     def _add_exact(self, start: int, stop: int, part: torch.Tensor) -> None:
         leaf, want = self.leaf, self.leaf.want[start:stop]
-        bits = _BITS[want.element_size()]
+        bits = INTEGERS[want.element_size()]
         wrong = part.view(bits) != want.view(bits)
         if leaf.judged is not None:
             wrong &= leaf.judged[start:stop]

@@ -28,11 +28,10 @@ from hipwright.task.host.prepared import MODEL_BYTES, PreparedModels, Token
 from hipwright.task.host.random_draws import DrawForm, DrawRecorder, NotedDraws
 from hipwright.task.host.together import on_host
 from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
-from hipwright.torchio import from_torch, map_torch, tree_from_torch, tree_to_torch
+from hipwright.torchio import INTEGERS, from_torch, map_torch, tree_from_torch, tree_to_torch
 
 Dtype = Literal["float64", "native"]
 _FEW_STATISTICS = 1 << 16  # elements of an input whose values are compared before and after a call
-_WHOLE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes of an element
 RUN_SEED = 20_117  # of the generators that a reference may use while it runs
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -314,7 +313,7 @@ def _small_copy(tensor: torch.Tensor) -> Any:
 
 def _bits(tensor: torch.Tensor) -> Any:
     """A float tensor's values as NumPy's whole numbers: bfloat16 and 8-bit floats are none of NumPy's types."""
-    return tensor.detach().view(_WHOLE[tensor.element_size()]).numpy()
+    return tensor.detach().view(INTEGERS[tensor.element_size()]).numpy()
 
 
 def largest_number(args: Any) -> float:

@@ -12,11 +12,10 @@ import torch
 
 from hipwright.errors import CandidateError
 from hipwright.tensors import HostTensor, Tree, map_tensors
-from hipwright.torchio import map_torch, to_torch, tree_from_torch
+from hipwright.torchio import INTEGERS, map_torch, to_torch, tree_from_torch
 from hipwright.verify.worker.staging import PinnedStaging
 
 Tensor = Any  # torch.Tensor, untyped here
-INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def named_tensors(value: Any, path: str) -> Iterator[tuple[str, Tensor]]:
