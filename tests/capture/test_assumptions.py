@@ -127,6 +127,13 @@ def test_what_the_operators_ask_themselves_is_not_said_again(function: Callable[
     assert graph.symbols and not graph.guards
 
 
+@pytest.mark.parametrize(("shape", "guard"), [((16, 10), "x_0 >= x_1"), ((10, 16), "x_0 < x_1")])
+def test_a_branch_of_torchs_own_python_is_a_tasks(shape: tuple[int, ...], guard: str) -> None:
+    """A randomised decomposition of a wide matrix is that of its transpose: other values, not only other roundings."""
+    graph = captured(Given(lambda x: torch.svd_lowrank(x, q=3)), [torch.randn(*shape)])
+    assert graph.guards == (guard,)
+
+
 def test_the_captured_sizes_alone_need_no_condition_on_them() -> None:
     graph = specialise(captured(Given(gated), [torch.randn(5, 8)]))
     assert graph.guards == ("x.shape[0] == 5", "x.shape[1] == 8")

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 _TORCH = re.compile(r"[\\/](torch|sympy)[\\/]")
+_MODULES = re.compile(r"[\\/]torch[\\/](nn[\\/](?!modules[\\/]module)|distributions[\\/]|(functional|_lowrank|_lobpcg)\.py)")
+"""torch's operators and modules that are written in Python, whose branches are a task's own; not what calls modules."""
 _SHAPES = re.compile(r"[\\/]torch[\\/](_meta_registrations|_decomp[\\/])")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _TYPICAL = (2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 20, 24, 30, 32, 36, 48, 60, 64, 96)
@@ -139,9 +141,10 @@ def _side(side: Any, spell: Callable[[Any], str]) -> str:
 
 
 def _is_own(guard: Any) -> bool:
-    """The task's code asked, not the library."""
+    """The task's code asked, or a module's, not the library."""
     frame = guard.sloc.framework_loc
-    return frame is not None and not _TORCH.search(str(getattr(frame, "filename", frame)))
+    place = str(getattr(frame, "filename", frame))
+    return frame is not None and (not _TORCH.search(place) or bool(_MODULES.search(place)))
 
 
 def _shapes(guard: Any) -> bool:
