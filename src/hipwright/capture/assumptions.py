@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 _TORCH = re.compile(r"[\\/](torch|sympy)[\\/]")
-_MODULES = re.compile(r"[\\/]torch[\\/](nn[\\/](?!modules[\\/]module)|distributions[\\/]|(functional|_lowrank|_lobpcg)\.py)")
-"""torch's operators and modules that are written in Python, whose branches are a task's own; not what calls modules."""
+_MODULES = re.compile(
+    r"[\\/]torch[\\/](nn[\\/](?!modules[\\/]module)|distributions[\\/]|(functional|_lowrank|_lobpcg)\.py)"
+)
+"""Operators and modules of torch that are written in Python, whose branches are a task's; not what calls modules."""
 _SHAPES = re.compile(r"[\\/]torch[\\/](_meta_registrations|_decomp[\\/])")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _TYPICAL = (2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 20, 24, 30, 32, 36, 48, 60, 64, 96)
