@@ -245,7 +245,7 @@ class TaskHandle:
         outputs by Python's or NumPy's generator); seeds_itself (torch's generator is the same afterwards under every
         seed); generator (digest of torch's generator afterwards, "" where the outputs are the same under another seed);
         aliases: [output leaf, "inputs[0]" | "params.weight" | "buffers.x" | earlier output] that share memory;
-        mutated_inputs: paths of inputs that it writes to;
+        mutated_inputs: paths of inputs that it writes to; decomposes: a matrix (of a native run);
         reference_dtype: "native" where float64 does not run. Raises TaskError where forward raises or takes too long.
         """
         header: dict[str, Any] = {"dtype": dtype, "close": close, **({} if draw is None else {"seed": draw})}

@@ -20,6 +20,7 @@ from hipwright.task import TaskHandle
 from hipwright.task.nudges import NUDGES, Nudge
 from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
 from hipwright.verify import inputs as draws
+from hipwright.verify.blockwise.redraws import decomposed_errors, redrawn_errors
 from hipwright.verify.expected import F64, Expected, IndexRule, Rule, rules, zip_rules
 from hipwright.verify.inputs.exactness import all_exact, whole_numbers
 from hipwright.verify.inputs.written import buffers_of, is_input, raw_bits, state_before, state_name, stays
@@ -35,8 +36,6 @@ from hipwright.verify.tolerance import (
     unchanged_rule,
 )
 
-# leaves of at most so many elements take the baseline's error from so many further draws
-FEW_ELEMENTS, REDRAWS = 32, 6
 # forwards from which on BESIDE nudged runs are made beside the other runs of a case
 LONG_RUN_S, BESIDE = 0.05, 2
 NATIVE_SLACK = 2.0  # factor on c where the expectation is the baseline itself
@@ -122,7 +121,13 @@ class Expectations:
         # without float64 the baseline is its own expectation, so its error is unknown
         c = self.policy.c * (NATIVE_SLACK if dtype == "native" else 1.0)
 
-        redrawn = self._redrawn_errors(native, state, redraw) if redraw is not None and dtype != "native" else {}
+        redrawn: dict[int, F64] = {}
+        if dtype != "native":
+            if redraw is not None:
+                redrawn = redrawn_errors(self._reference, native, state, self.nudge_seed, redraw)
+            if info.get("decomposes"):
+                more = decomposed_errors(self._reference, native, exact, inputs, state, self.nudge_seed, still)
+                redrawn |= {key: np.maximum(error, redrawn.get(key, 0.0)) for key, error in more.items()}
 
         def rule(path: str, n: HostTensor, e: HostTensor, *m: HostTensor) -> Rule:
             length = reduction_length(tensor_leaves(inputs), weights, n.numel)
@@ -206,39 +211,6 @@ class Expectations:
             if not all(map(np.array_equal, found, want)):
                 return True
         return False
-
-    def _redrawn_errors(self, native: Tree, state: Tree, redraw: Callable[[int], Tree]) -> dict[int, F64]:
-        """{id of a leaf of few elements: the baseline's largest error there on other inputs of the same kind}.
-
-        One draw of a loss may happen to be exact to the last bit, above all where large parts of it cancel; one in
-        float64 always is, so that there the error on nudged inputs counts.
-        """
-        mine = tensor_leaves(native)
-        few = [n for n, leaf in enumerate(mine) if leaf.is_float and 0 < leaf.numel <= FEW_ELEMENTS]
-        found: dict[int, F64] = {}
-        for number in range(REDRAWS if few else 0):
-            try:
-                inputs = redraw(number)
-                want = self._reference(inputs, state, dtype="float64")[0]
-                if all(mine[n].dtype == "float64" for n in few):  # whose baseline has no error of its own
-                    nudged = draws.nudge(inputs, self.nudge_seed + 2 + number)
-                    pair = [self._reference(nudged, state, dtype="float64")[0], want]
-                else:
-                    pair = [self._reference(inputs, state, dtype="native")[0], want]
-            except HipwrightError as error:
-                if isinstance(error, InfrastructureError):
-                    raise
-                continue
-            others = [tensor_leaves(tree) for tree in pair]
-            for n in few:
-                base, want = (leaves[n].to_f64() for leaves in others)
-                if base.shape != mine[n].shape:
-                    continue
-                with np.errstate(invalid="ignore"):
-                    error_here = np.nan_to_num(np.abs(base - want), nan=0.0, posinf=0.0)
-                key = id(mine[n])
-                found[key] = np.maximum(found[key], error_here) if key in found else error_here
-        return found
 
     def _in_float64(
         self, inputs: Tree, states: ReferenceStates, info: Mapping[str, Any], close: str, still: Sequence[float]

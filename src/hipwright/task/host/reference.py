@@ -18,9 +18,9 @@ from hipwright.task.host import state as states
 from hipwright.task.host.copied import copied
 from hipwright.task.host.double_precision import LARGEST, float64, widen
 from hipwright.task.host.load import SUPPORTED, TaskModule, seed_everything
+from hipwright.task.host.modes.operator_watch import OperatorWatch
 from hipwright.task.host.modes.rounded_sums import RoundedSums
 from hipwright.task.host.modes.special import SpecialValues
-from hipwright.task.host.modes.statistics_watch import StatisticsWatch
 from hipwright.task.host.modes.ties import TieMarker
 from hipwright.task.host.modes.undefined import FILLS, MAKING, FilledMemory, check_defined, first_difference
 from hipwright.task.host.modes.value_checks import values_checked
@@ -128,6 +128,7 @@ class ReferenceModel:
                 "seeds_itself": other is not None and run.drew == "torch" and run.generator == other.generator,
                 "generator": run.generator if depends else "",
                 "mutated_inputs": [path for path, _ in named_leaves("inputs", run.args) if path in self._written],
+                "decomposes": run.watched.decomposes,
                 "reference_dtype": "float64" if exact else "native",
             },
         )
@@ -201,8 +202,8 @@ class _Run:
         sums = RoundedSums(close, int(rounding[0]), rounding[1]) if rounding else None
         mode = mode or (float64(choices, largest, noted, sums) if exact else nullcontext())
         start = time.perf_counter()
-        self._statistics = StatisticsWatch()
-        watch = nullcontext() if exact else self._statistics
+        self.watched = OperatorWatch()
+        watch = nullcontext() if exact else self.watched  # of the module's own dtypes
         with torch.no_grad(), where.around(), values_checked(self.file.source), watch, mode:
             self.result = self.file.guarded(lambda: self.model(*self.args), "forward")
         if choices is not None:
@@ -241,7 +242,7 @@ class _Run:
         found = [
             path
             for (path, leaf), version in zip(now, self._versions, strict=True)
-            if leaf._version != version or self._statistics.wrote(leaf)
+            if leaf._version != version or self.watched.wrote(leaf)
         ]
         pairs = zip(now, tensor_leaves(given), strict=True)
         return found + [path for (path, leaf), one in pairs if path not in found and not _same(leaf, one)]
@@ -290,13 +291,13 @@ def and_written(
     """
     leaves = list(named_leaves("inputs", args))
     before = [(leaf._version, _small_copy(leaf)) for _, leaf in leaves]
-    with StatisticsWatch() as statistics:
+    with OperatorWatch() as watch:
         outputs = model(*args)
     written = {
         path: leaf
         for (path, leaf), (version, copied) in zip(leaves, before, strict=True)
         if leaf._version != version
-        or statistics.wrote(leaf)
+        or watch.wrote(leaf)
         or (copied is not None and not np.array_equal(copied, _bits(leaf)))
     }
     if found is not None:
