@@ -175,3 +175,34 @@ def test_no_target_contracts(function: Function, mapping: str, cache: str) -> No
     assert re.search(r"\bv_(pk_)?mul_f32", amd) and re.search(r"\bmul\.(rn\.)?f32", nvidia)
     assert not re.search(r"\bv_(pk_)?(fma|fmac|mad|mac)\w*_f32", amd)
     assert not re.search(r"\b(fma\.rn|sub)\.f32", nvidia) and re.search(r"\bsub\.rn\.f32", nvidia)
+
+
+def _determinants(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x[:, 0] * x[:, 3] - x[:, 1] * x[:, 2]
+
+
+def _added(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return -(x[:, 1] * x[:, 2]) + x[:, 0] * x[:, 3]
+
+
+@pytest.mark.parametrize("function", [_determinants, _added])
+def test_the_determinant_of_a_singular_matrix_is_0(function: Function) -> None:
+    """One product that is contracted into the difference leaves the other's rounding error."""
+    draw = torch.Generator().manual_seed(9)
+    rows = torch.randn(64, 2, generator=draw)
+    singular = torch.cat([rows, rows * 2.0 ** torch.randint(-3, 3, (64, 1), generator=draw)], 1)[:, [0, 1, 2, 3]]
+    found, text = got(function, [singular, singular])
+    assert (torch.as_tensor(found) == 0).all() and "sub_rn(" in text
+
+
+@pytest.mark.parametrize("eps", [1e-8, 0.0])
+def test_a_cosine_lies_between_minus_1_and_1(eps: float) -> None:
+    draw = torch.Generator().manual_seed(10)
+    for width in (1, 3, 40):
+        x = torch.randn(65, width, generator=draw)
+        scaled = x * torch.randn(65, 1, generator=draw)
+        found, _ = got(lambda a, b: F.cosine_similarity(a, b, dim=-1, eps=eps), [x, scaled])
+        cosines = torch.as_tensor(found)
+        assert (cosines.abs() <= 1).all() and cosines.acos().isfinite().all()
+        if width == 1 and eps:
+            assert (cosines.abs() == 1).all()

@@ -1,8 +1,10 @@
-"""Differences between a value and a statistic of such values, whose operands must be rounded first.
+"""Differences whose operands must be rounded first: of two products, or of a value and a statistic of such values.
 
 Compilers contract x * y - top into one instruction that does not round the product, while top is the largest of rounded
 products: exp(x * y - top) is then off by half a unit in the last place of a possibly large product, where it should be
-1. Such differences are written sub_rn(a, b), which no compiler contracts (hipwright/arithmetic.h).
+1. Of two products one would be rounded and one not: the determinant of a singular matrix is then not 0, but the other's
+rounding error, and may be negative. Such differences are written sub_rn(a, b), which no compiler contracts
+(hipwright/arithmetic.h).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ class Rounding:
         self._product: dict[int, bool] = {}
 
     def separately_rounded(self, e: E) -> tuple[E, E] | None:
-        """(a, b) where e is a - b or a + -b, one of them a statistic and the other possibly a product; else None."""
+        """(a, b) where e is a - b or a + -b of two products, or of a statistic and possibly a product; else None."""
         if e.op != "bin" or e.attr not in ("+", "-") or e.ctype not in FLOATS:
             return None
         a, b = e.args
@@ -34,6 +36,8 @@ class Rounding:
             if b.op != "un":
                 return None
             (b,) = b.args
+        if all(one.op == "bin" and one.attr == "*" and self.product(one) for one in (a, b)):
+            return a, b
         found = (self.statistic(a) and self.product(b)) or (self.statistic(b) and self.product(a))
         return (a, b) if found else None
 

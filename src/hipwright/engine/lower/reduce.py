@@ -295,7 +295,11 @@ def logsumexp(c: LoweringContext, meta: Meta, x: Tensor, dims: Any, keep: bool =
 
 @op("cosine_similarity")
 def cosine_similarity(c: LoweringContext, meta: Meta, a: Tensor, b: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """a . b / (max(|a|, eps) max(|b|, eps)), with the norms of what is broadcast along the dimension."""
+    """a . b / (max(|a|, eps) max(|b|, eps)), with the norms of what is broadcast along the dimension.
+
+    It lies between -1 and 1, so that what it is passed to (acos) is defined there: rounding alone exceeds that. Of
+    vectors of one element it is -1 or 1 exactly, as a b and |a| |b| round alike.
+    """
     m = Math(c, meta.dtype)
     if a.rank != b.rank:
         raise NotLowered("operands of different rank")
@@ -308,7 +312,10 @@ def cosine_similarity(c: LoweringContext, meta: Meta, a: Tensor, b: Tensor, dim:
     )
     dot = m.sum(m.fn("*", x, y), axes, "dot")
     xx, yy = (m.fn("nan_max", m.fn("sqrt", m.sum(m.fn("square", v), axes, n)), eps) for v, n in ((x, "aa"), (y, "bb")))
-    return c.cast(c.squeeze(m.fn("/", m.fn("/", dot, xx), yy), axes), meta.dtype)
+    apart = eps * eps < 2.0**-126  # where the product of norms may be 0
+    ratio = m.fn("/", m.fn("/", dot, xx), yy) if apart else m.fn("/", dot, m.fn("*", xx, yy))
+    cosine = m.fn("nan_min", m.fn("nan_max", ratio, -1.0), 1.0)
+    return c.cast(c.squeeze(cosine, axes), meta.dtype)
 
 
 @op("pairwise_distance")
