@@ -37,7 +37,10 @@ ALLOWED = {
 
 def literals(path: Path) -> set[int]:
     """The lines of the string constants of a module that are such a name (docstrings and f-strings are prose)."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    if not any(literal in text for literal in LITERALS):
+        return set()
+    tree = ast.parse(text)
     return {node.lineno for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value in LITERALS}
 
 

@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 
 from hipwright.api.live.device_graphs import CudaGraphs
 from hipwright.api.whole.load import LoadedModel
+from hipwright.targets import TORCH_GPU
 from hipwright.task.host import state as states
 from hipwright.task.host.double_precision import float64, widen
 from hipwright.task.host.load import seed_everything
@@ -99,7 +100,7 @@ def captured(call: Callable[[], Any]) -> Callable[[], Any]:
     with torch.no_grad():
         for _ in range(WARM_CALLS):
             call()
-        replay, kept = CudaGraphs().capture(torch.device("cuda", torch.cuda.current_device()), call)
+        replay, kept = CudaGraphs().capture(torch.device(TORCH_GPU, torch.cuda.current_device()), call)
 
     def replayed(kept: Any = kept) -> None:  # the graph writes into what it returned
         replay()
