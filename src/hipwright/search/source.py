@@ -61,9 +61,18 @@ class EngineSource:
         return self.written({**drawn, **expansion.action.get("choices", {})})
 
     def written(self, choices: Mapping[str, Any]) -> Proposal:
-        """Writes the program for some choices; missing or invalid ones take the engine's default."""
+        """Writes the program for some choices; missing or invalid ones take the engine's default.
+
+        Where operators are given up, other kernels have the names of the space's knobs, and defaults of their own.
+        """
         known = complete(self.space, {**self._base, **choices})
+        if known.get(GIVEN_UP) != self._base.get(GIVEN_UP):
+            known = {key: value for key, value in known.items() if not self._is_default_knob(key, value)}
         return Proposal(program=self._write(known), choices=known)
+
+    def _is_default_knob(self, key: str, value: Any) -> bool:
+        choice = self.space.get(key)
+        return choice is not None and choice.kind == "knob" and choice.default == value
 
     def _given_up(self, view: SearchView) -> Proposal:
         """The program of the next step of the fallback. NoProposal where nothing is left to give up, or it cannot be
