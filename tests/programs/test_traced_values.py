@@ -28,6 +28,13 @@ def test_the_windows_of_istft_are_read() -> None:
     assert onto_meta["ops"][-1]["out"] == run["ops"][-1]["out"]
 
 
+def test_a_window_that_is_given_is_no_zeros() -> None:
+    text = TEXT.replace("(self, x)", "(self, x, w)").replace("(x, 10)", "(x, 10, None, None, w)")
+    x, w = torch.randn(6, 4, dtype=torch.complex64), torch.hann_window(10)
+    onto_meta, run = (trace(parse(text), {}, TABLE, [x, w], meta=meta) for meta in (True, False))
+    assert onto_meta["ops"][-1]["out"] == run["ops"][-1]["out"]
+
+
 def test_large_tensors_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(traces, "_MOST_ZEROS", 8)
     with pytest.raises(CandidateError):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from task_files import FILES
 
 from hipwright.errors import TaskError
 from hipwright.task.device.expect import Expecting
@@ -234,3 +235,12 @@ def test_a_tensor_keeps_its_alignment_on_the_device():
     for start, kept in ((0, 0), (1, 1), (3, 3), (64, 0), (65, 1)):
         moved = moved_to(storage[start : start + 8].view(2, 4).t(), META)
         assert moved.storage_offset() == kept and moved.stride() == (1, 4) and moved.shape == (4, 2)
+
+
+def test_a_table_that_is_built_for_the_inputs_sizes_stays_as_it_was():
+    file = DeviceFile("task.py", (FILES / "cache_of_sizes.py").read_text(), CPU)
+    x = torch.randn(5, 40)
+    making = Expecting(file, [x], build(file.model()), seed=1, room=lambda: 1 << 30, spoil=lambda: None)
+    case = making.make(strict=True)
+    places = next(leaf for leaf in case.leaves if leaf.path == "buffer places")
+    assert places.shape == (1, 1) and not places.evidence

@@ -1,9 +1,10 @@
 """Runs of the reference that begin on a kept model: each is as the first."""
 
+import numpy as np
 import pytest
 from task_files import FILES
 
-from hipwright.errors import WorkerError
+from hipwright.errors import TaskError, WorkerError
 from hipwright.task import open_task
 from hipwright.task.host import prepared
 from hipwright.task.reference_host import NUMBERED
@@ -142,3 +143,19 @@ def test_what_a_forward_does_to_a_module_it_shares_is_undone():
     models = prepared.PreparedModels(lambda state: Net())
     models.begin(0, {}, False).norm.running_mean.add_(1)
     assert not bool(models.begin(0, {}, False).norm.running_mean.any())
+
+
+def test_a_table_that_is_built_for_the_inputs_sizes_is_no_state(load):
+    handle = load("cache_of_sizes")
+    inputs, state = handle.inputs("given", 0), handle.init_state(0)
+    for dtype in ("native", "float64", "native"):
+        outputs, after, _ = handle.reference(inputs, state, dtype=dtype)
+        assert same(after["places"], state["buffers"]["places"])
+        want = np.tanh(inputs[0].to_f64() + np.arange(40) / 40)
+        assert np.allclose(outputs.to_f64(), want, atol=1e-6)
+
+
+def test_a_state_that_grows_with_every_call_is_the_tasks_fault(load):
+    handle = load("growing_state")
+    with pytest.raises(TaskError, match=r"growing_state.py: self.seen has another shape .* \[2, 40\], then \[7, 40\]"):
+        handle.reference(handle.inputs("given", 0), handle.init_state(0), dtype="native")

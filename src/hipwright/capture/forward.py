@@ -23,7 +23,7 @@ from hipwright.capture.backward_operators import decompositions
 from hipwright.capture.causal_masks import masks_unread
 from hipwright.capture.defined_operators import narrows_gathered, operators_as_defined, writes_to_narrows
 from hipwright.capture.fake_operators import lengths_as_tensors, register
-from hipwright.capture.fx_nodes import Builder, access_of, calls_of, nest
+from hipwright.capture.fx_nodes import Builder, access_of, calls_of, nest, same_shapes
 from hipwright.capture.graph import Graph, Input, Mutation, Node
 from hipwright.capture.joint import trace
 from hipwright.capture.long_graphs import LONG, needs_no_decomposition
@@ -244,7 +244,7 @@ class _Exported(Builder):
         mutations, results = [], []
         for spec, value in zip(signature.output_specs, output, strict=True):
             kind = spec.kind.name
-            if kind == "BUFFER_MUTATION":
+            if kind == "BUFFER_MUTATION" and self._keeps_shape(spec.target, value):
                 mutations.append(Mutation(access=f"self.{spec.target}", node=value.name))
             elif kind == "USER_OUTPUT":
                 results.append(self.arg(value))
@@ -265,6 +265,12 @@ class _Exported(Builder):
         )
         graph = without_certain_draws(graph)
         return msgspec.structs.replace(graph, guards=tuple(dict.fromkeys([*graph.guards, *layout_guards(graph)])))
+
+    def _keeps_shape(self, buffer: str, value: Any) -> bool:
+        """Whether a buffer's new value has its shape; else it is a cache (`task.host.rebuilt`), no state."""
+        specs = self.exported.graph_signature.input_specs
+        name = next(spec.arg.name for spec in specs if spec.kind.name == "BUFFER" and spec.target == buffer)
+        return same_shapes(next(node for node in self.exported.graph.nodes if node.name == name), value)
 
     def _inputs(self) -> list[Input]:
         placeholders = [node for node in self.exported.graph.nodes if node.op == "placeholder"]

@@ -168,6 +168,12 @@ def calls_of(graph: torch.fx.Graph) -> list[str]:
     return [node.name for node in graph.nodes if node.op == "call_function"]
 
 
+def same_shapes(one: torch.fx.Node, other: torch.fx.Node) -> bool:
+    """Whether the values of two nodes have the same sizes, as symbols."""
+    shapes = [list(map(str, node.meta["val"].shape)) for node in (one, other)]
+    return bool(shapes[0] == shapes[1])
+
+
 def named(dtype: torch.dtype) -> str:
     """A dtype's name. TaskError for one that no program can hold."""
     if dtype not in NAMES:

@@ -19,7 +19,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 from torch.utils import _pytree as pytree
 
 from hipwright.capture.backward_operators import STATEFUL, decompositions
-from hipwright.capture.fx_nodes import Builder, access_of, calls_of, nest
+from hipwright.capture.fx_nodes import Builder, access_of, calls_of, nest, same_shapes
 from hipwright.capture.graph import Graph, Input, Mutation
 from hipwright.errors import TaskError
 
@@ -43,6 +43,7 @@ def trace(model: torch.nn.Module, args: Sequence[Any], names: Sequence[str], dyn
     held = {name: fake(t, DimDynamic.STATIC).requires_grad_(name in params) for name, t in state.items()}
     free = DimDynamic.DYNAMIC if dynamic else DimDynamic.STATIC
     given = [fake(leaves[k][1], free) for k in tensors]
+    begun = [*held.values(), *given]  # a forward that assigns to a buffer replaces it in `held`
     outs: list[Any] = []
 
     def call(held: dict[str, Any], given: list[Any]) -> Any:
@@ -58,7 +59,7 @@ def trace(model: torch.nn.Module, args: Sequence[Any], names: Sequence[str], dyn
         with torch.no_grad():  # as the reference runs; what wants gradients says so itself
             first = make_fx(call, decomposition_table=STATEFUL, _allow_non_fake_inputs=True)(held, given)
         again = torch.func.functionalize(lambda *a: torch.fx.Interpreter(first).run(*a), remove="mutations")
-        plain = [t.detach() for t in (*held.values(), *given)]
+        plain = [t.detach() for t in begun]
         with torch.no_grad():
             module = make_fx(again, decomposition_table=decompositions(), _allow_non_fake_inputs=True)(*plain)
     user = [(access_of(leaves[k][0], names), leaves[k][1]) for k in tensors]
@@ -93,7 +94,8 @@ class _Traced(Builder):
         nodes = [n for n in self.module.graph.nodes if n.op == "call_function" and not self.is_size(n)]
         flat, new = next(node.args[0] for node in self.module.graph.nodes if node.op == "output")
         held = placeholders[len(params) : len(params + buffers)]
-        moved = [(name, node) for name, node, old in zip(buffers, new, held, strict=True) if node is not old]
+        pairs = zip(buffers, new, held, strict=True)
+        moved = [(name, node) for name, node, old in pairs if node is not old and same_shapes(node, old)]
         result = nest(pytree.tree_unflatten([self.arg(value) for value in flat], spec))
         return Graph(
             parameters=tuple(self.names),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
@@ -127,9 +128,10 @@ def trace(
     """Runs the plan with kernels replaced by no-ops; returns {"ops", "calls", "launches", "live", "prepare": {"ops",
     "launches"}}; live: the most bytes that what `forward` makes holds at once.
 
-    meta=True runs on meta tensors: shapes only, without data or cost; on small zeros where an operator of the library
-    reads values that the task does not give it (the windows of istft). Operators in `prepare` are separate. Allocations
-    appear in "ops" as the operators that implement them. Raises what `lower` and `LoweredPlan.forward` raise.
+    meta=True runs on meta tensors: shapes only, without data or cost; on small tensors of zeros, else of ones, where an
+    operator of the library reads values (the windows of istft, which must not be zeros). Operators in `prepare` are
+    separate. Allocations appear in "ops" as the operators that implement them. Raises what `lower` and
+    `LoweredPlan.forward` raise.
     """
     if not meta:
         return _traced(parsed, knobs, table, inputs, "cpu")
@@ -139,16 +141,18 @@ def trace(
         specs = tree_leaves([table, list(inputs)], is_leaf=lambda leaf: isinstance(leaf, SPECS))
         if sum(prod(one.shape) for one in specs if isinstance(one, SPECS)) > _MOST_ZEROS:
             raise
-    return _traced(parsed, knobs, _zeros(table), _zeros(list(inputs)), "cpu")
+    with contextlib.suppress(CandidateError):
+        return _traced(parsed, knobs, _filled(table, 0), _filled(list(inputs), 0), "cpu")
+    return _traced(parsed, knobs, _filled(table, 1), _filled(list(inputs), 1), "cpu")
 
 
-def _zeros(tree: Tree) -> Any:
-    """A nesting with zeros in the place of its tensors."""
+def _filled(tree: Tree, value: int) -> Any:
+    """A nesting with tensors of one value in the place of its own."""
 
-    def zeros(leaf: Any) -> Any:
-        return torch.zeros_like(to_device(leaf, "meta"), device="cpu") if isinstance(leaf, SPECS) else leaf
+    def filled(leaf: Any) -> Any:
+        return torch.full_like(to_device(leaf, "meta"), value, device="cpu") if isinstance(leaf, SPECS) else leaf
 
-    return tree_map(zeros, tree, is_leaf=lambda leaf: isinstance(leaf, SPECS))
+    return tree_map(filled, tree, is_leaf=lambda leaf: isinstance(leaf, SPECS))
 
 
 def _traced(

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from hipwright.errors import TaskError
-from hipwright.task.device.leaf import DeviceLeaf, find_gather, ties
+from hipwright.task.device.leaf import DeviceLeaf, dtype_of, find_gather, states_of, ties
 from hipwright.task.device.model import (
     DeviceFile,
     ModelCall,
@@ -33,10 +33,10 @@ from hipwright.task.device.parts import Cut, LeafSink, WantsMemory, cut, kept, l
 from hipwright.task.host import state as states
 from hipwright.task.host.copied import copied
 from hipwright.task.host.modes.rounded_sums import RoundedSums
+from hipwright.task.host.rebuilt import rebuilt
 from hipwright.task.host.reference import RUN_SEED, named_leaves
 from hipwright.task.nudges import NUDGES, Nudge
 from hipwright.tensors import Tree
-from hipwright.torchio import DTYPES
 
 _MAX_PARTS = 1024
 
@@ -85,6 +85,7 @@ class Expecting:
         self._room, self._spoil = room, spoil
         self._seed = seed
         self._generator = torch.Generator(file.device).manual_seed(seed)
+        self._caches: dict[str, torch.Tensor] = {}  # as they were: buffers that forward builds for the inputs' sizes
         self.notes: list[str] = []
 
     def make(self, *, strict: bool, may_ask: bool = False) -> DeviceExpectation:
@@ -96,6 +97,8 @@ class Expecting:
         held = allocated_bytes(self.file.device)
         self.native = ModelCall(self.file, model, self.args)
         self._peak = peak_bytes(self.file.device) - held
+        built = rebuilt(self.file.file, model, before, lambda: ModelCall(self.file, model, self.args))
+        self._caches = {path: before[path] for path in built}
         random = self.native.drew and self._differs()
         mutated = list(dict.fromkeys([*self.native.mutated, *self._written]))
         case = DeviceExpectation([], self.native.result, self.native.aliases(), random, mutated)
@@ -129,8 +132,8 @@ class Expecting:
             return self.file.model(self.state)  # not every module can be copied
 
     def _buffers(self, model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
-        known = self.state["buffers"]
-        return [(path, tensor.detach()) for path, tensor in states.buffers(model) if path in known]
+        found = [(path, tensor) for path, tensor in states.buffers(model) if path in self.state["buffers"]]
+        return [(path, self._caches.get(path, tensor.detach())) for path, tensor in found]
 
     def _differs(self) -> bool:
         """Whether another seed gives other outputs."""
@@ -338,13 +341,3 @@ class Expecting:
                 if leaf.gather is not None and leaf.judged is not None:
                     several = ties(leaf.gather)
                     leaf.judged |= several if leaf.near is None else several & ~leaf.near
-
-
-def states_of(state: Tree) -> list[Any]:
-    """The tensors of a state table, those of the host and those that are held on the device."""
-    return [*state["params"].values(), *state["buffers"].values()]
-
-
-def dtype_of(tensor: Any) -> torch.dtype:
-    """The dtype of a tensor of the host or of torch."""
-    return tensor.dtype if isinstance(tensor, torch.Tensor) else DTYPES[tensor.dtype]

@@ -17,6 +17,9 @@ from typing import Any
 
 import torch
 
+from hipwright.tensors import Tree
+from hipwright.torchio import DTYPES
+
 SORTED = 1 << 27
 """The most elements that are sorted to find what an index leaf selects; above it, the choice among equals must be
 torch's.
@@ -322,3 +325,13 @@ def repeated_indices(gather: DeviceIndexRule, got: torch.Tensor) -> torch.Tensor
     rows = got.view(-1, gather.count, gather.inner)
     twice = (rows.sort(1).values.diff(dim=1) == 0).any(1, keepdim=True)
     return twice.expand(rows.shape).reshape(-1)
+
+
+def states_of(state: Tree) -> list[Any]:
+    """The tensors of a state table, those of the host and those that are held on the device."""
+    return [*state["params"].values(), *state["buffers"].values()]
+
+
+def dtype_of(tensor: Any) -> torch.dtype:
+    """The dtype of a tensor of the host or of torch."""
+    return tensor.dtype if isinstance(tensor, torch.Tensor) else DTYPES[tensor.dtype]

@@ -24,7 +24,7 @@ from hipwright.task.host.leaves import elements_of
 from hipwright.task.host.load import MODULE, TaskModule
 from hipwright.task.host.made_elements import MadeElements
 from hipwright.task.host.modes.meta_shapes import MetaShapes
-from hipwright.task.host.reference import and_written, with_written
+from hipwright.task.host.writes import and_written, with_written
 from hipwright.torchio import map_torch
 
 Call = Callable[[Any, Sequence[Any], set[str]], Any]

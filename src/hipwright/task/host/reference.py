@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from hashlib import sha256
@@ -26,12 +26,12 @@ from hipwright.task.host.modes.undefined import FILLS, MAKING, FilledMemory, che
 from hipwright.task.host.modes.value_checks import values_checked
 from hipwright.task.host.prepared import MODEL_BYTES, PreparedModels, Token
 from hipwright.task.host.random_draws import DrawForm, DrawRecorder, NotedDraws
+from hipwright.task.host.rebuilt import rebuilt
 from hipwright.task.host.together import on_host
 from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
-from hipwright.torchio import INTEGERS, from_torch, map_torch, tree_from_torch, tree_to_torch
+from hipwright.torchio import from_torch, map_torch, to_torch, tree_from_torch, tree_to_torch
 
 Dtype = Literal["float64", "native"]
-_FEW_STATISTICS = 1 << 16  # elements of an input whose values are compared before and after a call
 RUN_SEED = 20_117  # of the generators that a reference may use while it runs
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -49,6 +49,7 @@ class ReferenceModel:
         self._template: torch.nn.Module | None = None
         self._draw_forms: dict[Shapes, list[DrawForm]] = {}
         self._written: set[str] = set()  # inputs that a run has written to
+        self.caches: set[str] = set()  # buffers that forward builds for the inputs' sizes
         self.prepared = PreparedModels(self.model, self.kept_bytes)
 
     def model(self, state: Tree | None = None) -> torch.nn.Module:
@@ -187,7 +188,7 @@ class _Run:
         self.exact, self.seed, self.forms = exact, seed, forms
         where = begun.reference
         self.model = where.begin(begun.token, begun.state, exact)
-        self._known = frozenset(begun.state["buffers"])
+        self._before = begun.state["buffers"]
         self.args: list[Any] = where.placed(tree_to_torch(_own(begun.inputs)))
         largest = torch.finfo(getattr(torch, close)).max if close else largest_number(self.args)
         if exact:
@@ -212,7 +213,15 @@ class _Run:
         after = where.generators()
         self.drew = "" if before == after else "torch" if before[1] == after[1] else "host"
         self.generator = sha256(after[0]).hexdigest()
+        if not exact:
+            where.caches |= rebuilt(self.file, self.model, self._before, lambda: self._again(begun))
+        self._caches = where.caches
         where.prepared.end(begun.token, exact)
+
+    def _again(self, begun: _Start) -> None:
+        args: list[Any] = begun.reference.placed(tree_to_torch(_own(begun.inputs)))
+        with torch.no_grad(), begun.reference.around():
+            self.model(*args)
 
     def outputs(self) -> Tree:
         """The result as a tree; raises TaskError for a leaf that cannot be compared."""
@@ -224,11 +233,12 @@ class _Run:
             ) from None
 
     def state(self, written: Collection[str]) -> dict[str, HostTensor]:
-        """The buffers that the state table has, after the call, not what forward itself caches on the module; and by
-        their paths the inputs `written`.
+        """The buffers that the state table has, after the call, caches as before (`rebuilt`), not what forward itself
+        keeps on the module; and by their paths the inputs `written`.
         """
         seen: dict[int, Any] = {}
-        held = [(path, tensor) for path, tensor in states.buffers(self.model) if path in self._known]
+        found = [(path, tensor) for path, tensor in states.buffers(self.model) if path in self._before]
+        held = [(path, to_torch(self._before[path]) if path in self._caches else one) for path, one in found]
         held += [(path, leaf) for path, leaf in named_leaves("inputs", self.args) if path in written]
         copies = on_host([tensor for _, tensor in held])
         return {path: from_torch(tensor, seen) for (path, _), tensor in zip(held, copies, strict=True)}
@@ -273,48 +283,6 @@ def named_leaves(path: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from named_leaves(f"{path}[{str(key)!r}]", item)
-
-
-def with_written(model: Callable[..., Any], args: Sequence[Any], found: set[str] | None = None) -> Any:
-    """The outputs of a call; where it writes to inputs, (outputs, those inputs), which are outputs too."""
-    outputs, written = and_written(model, args, found)
-    return (outputs, written) if written else outputs
-
-
-def and_written(
-    model: Callable[..., Any], args: Sequence[Any], found: set[str] | None = None
-) -> tuple[Any, list[torch.Tensor]]:
-    """(outputs of a call, inputs that it writes to).
-
-    found: takes their paths. Operators that count no version (native_batch_norm) are watched; what one writes to a view
-    shows in the values of small tensors.
-    """
-    leaves = list(named_leaves("inputs", args))
-    before = [(leaf._version, _small_copy(leaf)) for _, leaf in leaves]
-    with OperatorWatch() as watch:
-        outputs = model(*args)
-    written = {
-        path: leaf
-        for (path, leaf), (version, copied) in zip(leaves, before, strict=True)
-        if leaf._version != version
-        or watch.wrote(leaf)
-        or (copied is not None and not np.array_equal(copied, _bits(leaf)))
-    }
-    if found is not None:
-        found |= set(written)
-    return outputs, list(written.values())
-
-
-def _small_copy(tensor: torch.Tensor) -> Any:
-    """The bits of a small float tensor that has values, which no watch of operators sees, as NumPy's; else None."""
-    small = tensor.is_floating_point() and tensor.numel() <= _FEW_STATISTICS
-    holds = type(tensor) is torch.Tensor and tensor.device.type == "cpu"
-    return _bits(tensor).copy() if small and holds else None
-
-
-def _bits(tensor: torch.Tensor) -> Any:
-    """A float tensor's values as NumPy's whole numbers: bfloat16 and 8-bit floats are none of NumPy's types."""
-    return tensor.detach().view(INTEGERS[tensor.element_size()]).numpy()
 
 
 def largest_number(args: Any) -> float:

@@ -27,9 +27,10 @@ from hipwright.task.host.load import SUPPORTED, TaskModule
 from hipwright.task.host.meta_model import HOW, MetaModel, without_data
 from hipwright.task.host.modes.value_checks import values_checked
 from hipwright.task.host.prepared import KeptStates
-from hipwright.task.host.reference import ReferenceModel, and_written, named_leaves, with_written
+from hipwright.task.host.reference import ReferenceModel, named_leaves
 from hipwright.task.host.shape_probe import ShapeProbe
 from hipwright.task.host.whole_draws import WholeDraws
+from hipwright.task.host.writes import and_written, with_written
 from hipwright.task.placed import whole
 from hipwright.tensors import Tree
 from hipwright.torchio import map_torch, tree_from_torch
@@ -37,8 +38,7 @@ from hipwright.torchio import map_torch, tree_from_torch
 # limits of runs on values where a run on shapes alone would suffice or was impossible
 _REAL_ELEMENTS = 1 << 24  # of inputs and parameters
 _REAL_OPERATIONS = 1 << 33  # of products and convolutions: a fraction of a second
-_INDEX_DRAWS = 6
-_SMALL = 1 << 16  # elements of a workload that replaces one too large to run
+_INDEX_DRAWS, _SMALL = 6, 1 << 16  # and elements of a workload that replaces one too large to run
 
 
 class TaskHost:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from hipwright.sandbox import Zygote
 from hipwright.task import open_task
-from hipwright.task.host.reference import and_written
+from hipwright.task.host.writes import and_written
 from tests import warm
 
 TEXT = """import torch
