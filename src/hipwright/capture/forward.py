@@ -269,8 +269,8 @@ class _Exported(Builder):
     def _keeps_shape(self, buffer: str, value: Any) -> bool:
         """Whether a buffer's new value has its shape; else it is a cache (`task.host.rebuilt`), no state."""
         specs = self.exported.graph_signature.input_specs
-        name = next(spec.arg.name for spec in specs if spec.kind.name == "BUFFER" and spec.target == buffer)
-        return same_shapes(next(node for node in self.exported.graph.nodes if node.name == name), value)
+        names = {spec.arg.name for spec in specs if spec.kind.name == "BUFFER" and spec.target == buffer}
+        return all(same_shapes(node, value) for node in self.exported.graph.nodes if node.name in names)
 
     def _inputs(self) -> list[Input]:
         placeholders = [node for node in self.exported.graph.nodes if node.op == "placeholder"]

@@ -238,10 +238,15 @@ class _Run:
         """
         seen: dict[int, Any] = {}
         found = [(path, tensor) for path, tensor in states.buffers(self.model) if path in self._before]
-        held = [(path, to_torch(self._before[path]) if path in self._caches else one) for path, one in found]
+        held = [(path, self._given(path) if path in self._caches else tensor) for path, tensor in found]
         held += [(path, leaf) for path, leaf in named_leaves("inputs", self.args) if path in written]
         copies = on_host([tensor for _, tensor in held])
         return {path: from_torch(tensor, seen) for (path, _), tensor in zip(held, copies, strict=True)}
+
+    def _given(self, path: str) -> torch.Tensor:
+        """A buffer before the call, from a table of host or of torch tensors."""
+        held = self._before[path]
+        return held if isinstance(held, torch.Tensor) else to_torch(held)
 
     def mutated(self, given: Tree) -> list[str]:
         """Paths of the inputs that a run in the module's own dtypes wrote to, of which `given` is a copy.
