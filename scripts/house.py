@@ -33,6 +33,7 @@ DATA = (
     "benchmarks/published",
     "benchmarks/ranks",
     "benchmarks/real",
+    "benchmarks/hazards",
     "benchmarks/serving",
     "benchmarks/tasks",
     "tests/acceptance/tasks",

@@ -18,6 +18,7 @@ FOLDERS = ("src", "tests", "benchmarks", "scripts", "docs", "examples")
 DATA = (
     "src/hipwright/audit/corpus/",
     "benchmarks/arithmetic/",
+    "benchmarks/hazards/",
     "benchmarks/kernels/",
     "benchmarks/operators/",
     "benchmarks/real/",
