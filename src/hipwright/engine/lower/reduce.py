@@ -295,10 +295,8 @@ def logsumexp(c: LoweringContext, meta: Meta, x: Tensor, dims: Any, keep: bool =
 
 @op("cosine_similarity")
 def cosine_similarity(c: LoweringContext, meta: Meta, a: Tensor, b: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """a . b / (max(|a|, eps) max(|b|, eps)), with the norms of what is broadcast along the dimension.
-
-    It lies between -1 and 1, so that what it is passed to (acos) is defined there: rounding alone exceeds that. Of
-    vectors of one element it is -1 or 1 exactly, as a b and |a| |b| round alike.
+    """a . b / (max(|a|, eps) max(|b|, eps)), with the norms of what is broadcast along the dimension. It lies between -1
+    and 1, where acos is defined; of vectors of one element it is exact, as a b and |a| |b| round alike.
     """
     m = Math(c, meta.dtype)
     if a.rank != b.rank:
