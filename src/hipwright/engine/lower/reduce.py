@@ -295,7 +295,7 @@ def logsumexp(c: LoweringContext, meta: Meta, x: Tensor, dims: Any, keep: bool =
 
 @op("cosine_similarity")
 def cosine_similarity(c: LoweringContext, meta: Meta, a: Tensor, b: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """a . b / (max(|a|, eps) max(|b|, eps)), with the norms of what is broadcast along the dimension. It lies between -1
+    """a . b / (max(|a|, eps) max(|b|, eps)), with the norms of what is broadcast along the dimension. It is between -1
     and 1, where acos is defined; of vectors of one element it is exact, as a b and |a| |b| round alike.
     """
     m = Math(c, meta.dtype)
