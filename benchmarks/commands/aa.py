@@ -82,9 +82,9 @@ def time_candidates(pairs: int, target: str) -> None:
             path.write_text(OPERATOR.format(call, inputs))
             program = Program(text=LIBRARY.format(call))
             with open_workbench(path, (target,), seed=None, unsafe=False, listener=silent) as bench:
-                gpu, outline, parsed = bench.evaluator.gpus[target], bench.evaluator.outline(), parse(program.text)
+                gpu, parsed = bench.evaluator.gpus[target], parse(program.text)
                 build = gpu.gpu.build(parsed.hip, {})
-                results = [gpu.time(program, build, gate="full", outline=outline, again=False) for _ in range(pairs)]
+                results = [gpu.time(program, build, gate="full", again=False) for _ in range(pairs)]
             found = [r.timing.versus["eager"] for r in results if r.timing is not None]
             held = sum(v.interval[0] <= 1.0 <= v.interval[1] for v in found)
             each = ", ".join(f"{v.speedup:.3f}" for v in found)

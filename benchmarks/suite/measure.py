@@ -142,8 +142,7 @@ class OpenSuiteTask:
     def _timed(self, row: Measured, program: Program) -> Measured:
         parsed = parse(program.text)
         build = self.gpu.gpu.build(parsed.hip, parsed.defines(program.knobs))
-        outline = self.bench.evaluator.outline()
-        result = self.gpu.time(program, build, gate="full", outline=outline, again=False)
+        result = self.gpu.time(program, build, gate="full", again=False)
         return with_timing(row, result.timing, result.verdict)
 
     def _row(
