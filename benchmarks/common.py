@@ -44,6 +44,12 @@ def require_files(paths: Iterable[Path], hint: str = "") -> None:
         raise BadInput(f"{missing[0]} is no file", hint=hint)
 
 
+def relative(path: Path) -> str:
+    """A path from the repository's root where it is below it."""
+    full = path.resolve()
+    return str(full.relative_to(ROOT)) if full.is_relative_to(ROOT) else str(path)
+
+
 def task_host() -> Zygote:
     """The process that loads tasks, to be used as a context manager."""
     return Zygote(("torch", "hipwright.task.host.warm"), name="task host")

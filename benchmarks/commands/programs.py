@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.common import ROOT, append_json, first_graph, positive, require_files, task_host
+from benchmarks.common import append_json, first_graph, positive, relative, require_files, task_host
 from benchmarks.suite.tasks import suite_named
 from hipwright.api.files import prepare_folder
 from hipwright.engine import space, write
@@ -68,9 +68,8 @@ def run(options: argparse.Namespace) -> int:
                 continue
             number += 1
             if lines:
-                path = str(task.absolute().relative_to(ROOT))
                 for program in made:
-                    append_json(options.out, {"task": path, "text": program.text, "knobs": program.knobs})
+                    append_json(options.out, {"task": relative(task), "text": program.text, "knobs": program.knobs})
             else:
                 write_candidates(options.out, number, task, made)
     return 0

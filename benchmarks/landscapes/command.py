@@ -26,11 +26,12 @@ from benchmarks.common import (
     first_graph,
     json_rows,
     positive,
+    relative,
     require_files,
     require_gpu,
     task_host,
 )
-from benchmarks.landscapes.measure import Limits, landscape, lost, relative
+from benchmarks.landscapes.measure import Limits, landscape, lost
 from benchmarks.timing.runner import open_runner
 from benchmarks.timing.sides import ROUNDS
 from hipwright.api.files import prepare_folder

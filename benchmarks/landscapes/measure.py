@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.common import ROOT
+from benchmarks.common import relative
 from benchmarks.landscapes.product import Product, TimedKey, chosen_product, closed_part, combinations, timed_key
 from benchmarks.landscapes.programs import TaskPrograms
 from benchmarks.timing.runner import ProgramRunner
@@ -220,9 +220,3 @@ def _key(programs: TaskPrograms, key: str, options: Sequence[Any]) -> dict[str, 
     choice = programs.space[key]
     kept = [option for option in choice.options if option in options]
     return {"options": kept, "default": choice.default, "kind": choice.kind}
-
-
-def relative(path: Path) -> str:
-    """A path from the repository's root where it is below it."""
-    full = path.resolve()
-    return str(full.relative_to(ROOT)) if full.is_relative_to(ROOT) else str(path)

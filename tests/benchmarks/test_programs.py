@@ -29,6 +29,13 @@ def test_a_folder_holds_what_bench_takes_and_the_lines_say_the_same(tmp_path: Pa
         assert parse(text).choose() == chosen
 
 
+def test_a_task_outside_of_the_repository_has_its_own_path(tmp_path: Path) -> None:
+    task, out = tmp_path / "mine.py", tmp_path / "programs.jsonl"
+    task.write_text(TASKS[0].read_text())
+    assert main(["programs", str(out), str(task), "--each", "1"]) == 0
+    assert json.loads(out.read_text())["task"] == str(task)
+
+
 def test_a_missing_task_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["programs", str(tmp_path / "a.jsonl"), str(tmp_path / "none.py")]) == 2
     assert capsys.readouterr().err.count("\n") == 1 and not (tmp_path / "a.jsonl").exists()
