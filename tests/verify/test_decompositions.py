@@ -87,6 +87,13 @@ def test_an_honest_product_before_a_decomposition_passes(
     assert verdict.passed, verdict.message
 
 
+@pytest.mark.exhaustive
+@pytest.mark.timeout(0)
+def test_25_seeds_refuse_none(task: Path, tasks: Any, candidates: Zygote, cache: BuildCache) -> None:
+    verdicts = {seed: judged(PROGRAM, seed, task, tasks, candidates, cache) for seed in range(25)}
+    assert {seed: verdict.message for seed, verdict in verdicts.items() if not verdict.passed} == {}
+
+
 @pytest.mark.parametrize("fault", WRONG)
 def test_a_wrong_one_does_not(fault: str, task: Path, tasks: Any, candidates: Zygote, cache: BuildCache) -> None:
     right, wrong = WRONG[fault]
