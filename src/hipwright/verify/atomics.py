@@ -1,14 +1,21 @@
-"""Detects float atomics in HIP source, which leave the order of additions, and so the last bits, undefined. Does not
-import torch.
+"""Detects what leaves the order of additions, and so the last bits, undefined: float atomics in HIP source, and library
+operators whose algorithm a device chooses. Does not import torch.
 
 It reads the text and errs towards yes: an atomic counts unless its target is visibly an integer. Without float atomics,
 results that differ between two runs are a fault; with them, the tolerance decides.
+
+torch lists such library operators under `torch.use_deterministic_algorithms`: sums by atomics (index_add, scatter_add,
+many backward operators), and convolutions, for which cuDNN and MIOpen may choose an algorithm that adds by atomics,
+transposed ones above all. Where two calls of a plan with such an operator differ, both are repeated under the library's
+deterministic algorithms, and must have equal bits then: the program's own kernels are no less watched.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
 import re
+from collections.abc import Iterable
 
 from hipwright.program.blanking import CACHED_LENGTH, blank
 
@@ -16,6 +23,12 @@ _ATOMIC = re.compile(
     r"\b(?:atomic(?:Add|Sub|CAS)|unsafeAtomicAdd|safeAtomicAdd|__(?:hip_)?atomic_(?:fetch_)?(?:add|sub|compare_exchange)\w*"
     r"|__atomic_\w*(?:add|sub|compare_exchange)\w*|atomicrmw|red\.\w+|atom\.\w+)\s*(?:_system|_block)?\s*\("
 )
+_LIBRARY = re.compile(
+    r"conv|_backward$|index_add|index_put|index_reduce|scatter|segment_reduce|embedding_bag|bincount|histc|cumsum|median"
+    r"|kthvalue|interpolate|upsample|grid_sample|max_unpool|ctc_loss|^put_?$"
+)
+DETERMINISTIC = "deterministic"
+"""The setting of a call in which library operators use deterministic algorithms."""
 _SWAP = re.compile(r"CAS|compare_exchange")
 _PUNNED = re.compile(
     r"__(?:float|int|uint|double|longlong|half|ushort|short)_as_|\b(?:reinterpret|bit)_cast\b|\*\s*\)\s*&"
@@ -30,6 +43,12 @@ _ROOT = re.compile(r"[\s(&*]*([A-Za-z_]\w*)")
 def adds_floats(hip: str) -> bool:
     """Whether the HIP source may add, or swap, floats atomically."""
     return _remembered(hip) if len(hip) <= CACHED_LENGTH else _adds_floats(hip)
+
+
+def library_adds_in_any_order(functions: Iterable[ast.FunctionDef]) -> bool:
+    """Whether a plan's functions name a library operator whose order of additions a device may choose."""
+    nodes = (node for function in functions for node in ast.walk(function))
+    return any(isinstance(node, ast.Attribute) and _LIBRARY.search(node.attr) for node in nodes)
 
 
 @functools.lru_cache(maxsize=256)

@@ -6,18 +6,29 @@ shows only by the poison it reads, and a race only where it changes results unde
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import torch
 
 from hipwright.sandbox import Zygote
 from hipwright.task import TaskHandle
+from hipwright.tensors import tensor_leaves
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify import Oracle
+from hipwright.verify.atomics import DETERMINISTIC, library_adds_in_any_order
+from hipwright.verify.candidate import CallReply
+from hipwright.verify.gpu import device_judging
 from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.device_judging import judge_on_device
+from hipwright.verify.gpu.large_shapes import LIBRARY_ORDER
+from hipwright.verify.gpu.loaded import LoadedProgram
 from hipwright.verify.gpu.reference import open_reference
 from hipwright.verify.gpu.side import GpuSide
+from hipwright.verify.worker.deterministic import library_algorithms
 from tests.verify.gpu.judged_programs import built, text_of, verdict_of, verdict_when_timed
 
 UNSEEN = ("race_across_blocks",)
@@ -175,3 +186,87 @@ def test_a_program_for_one_size_is_verified_at_shapes_that_keep_it(
     assert all(name.endswith("x300") for name in verdict.workloads) and verdict.checks["second_call"] == "pass"
     wrong = narrow.replace("y[wave] = acc", "y[wave] = rows == 1 ? 0.0f : acc")
     assert verdict_of(wrong, tight, worker, gate=gate).workload == "1x300", "a shape beside the main workload"
+
+
+IN_ANY_ORDER = "    x = x.contiguous() + torch.cumsum(torch.zeros([1], dtype=x.dtype), 0)\n"
+
+
+@contextmanager
+def restless(*, always: bool) -> Iterator[None]:
+    """Runs differ in a bit, as those of an operator that adds by atomics on a GPU; always: deterministic ones too."""
+    run_many, run_set = LoadedProgram.run_many, LoadedProgram.run_set
+    compared = device_judging.first_difference_on_device
+    open_runs: set[int] = set()
+
+    def noisy(self: Any, items: Any, **more: Any) -> Any:
+        found = run_many(self, items, **more)
+        for number, ((_, settings), answer) in enumerate(zip(items, found, strict=False)):
+            if isinstance(answer, CallReply) and (always or not settings.get(DETERMINISTIC)):
+                tensor_leaves(answer.tree)[0].bits().reshape(-1).view("uint32")[0] ^= number & 1
+        return found
+
+    def noted(self: Any, *given: Any, **more: Any) -> Any:
+        found = run_set(self, *given, **more)
+        if always or not more.get(DETERMINISTIC):
+            open_runs.add(found.handle)
+        return found
+
+    def differs(session: Any, a: Any, b: Any) -> Any:
+        assert compared(session, a, b) is None
+        return (0, 0) if a.handle in open_runs else None
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LoadedProgram, "run_many", noisy)
+        patch.setattr(LoadedProgram, "run_set", noted)
+        patch.setattr(device_judging, "first_difference_on_device", differs)
+        yield
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["small", "its own large shape"])
+def test_library_operators_may_add_in_any_order(large: bool, tasks: Any, workers: Zygote, cache: BuildCache) -> None:
+    handle = tasks.oracle("row_sum").handle
+    oracle = Oracle(handle, seed=20, full_elements=10) if large else tasks.oracle("row_sum")
+    own = "    assert x.shape[0] == 33 and x.shape[1] == 300\n" if large else ""
+    copied = "    x = x.contiguous() * 1.0\n"
+    text = text_of("honest", "row_sum_wave")
+    plain, summed = (text.replace("    x = x.contiguous()\n", own + line) for line in (copied, IN_ANY_ORDER))
+    with (
+        Zygote(("torch", "hipwright.task.device.server"), name="device host") as hosts,
+        open_reference(handle, hosts, "cpu") as reference,
+        CandidateWorker(workers, "cpu", "cpu", cache, fresh=False) as worker,
+    ):
+        how = {"reference": reference} if large else {}
+        with restless(always=False):
+            verdict = verdict_of(summed, oracle, worker, **how)
+            assert verdict.passed and verdict.checks["repeats"] == LIBRARY_ORDER, verdict.message
+            refused = verdict_of(plain, oracle, worker, **how)
+            assert refused.status == "nondeterministic", "no operator of the library explains it"
+        with restless(always=True):
+            refused = verdict_of(summed, oracle, worker, **how)
+            assert refused.status == "nondeterministic", "deterministic operators do not end it: it is the kernels"
+
+
+@pytest.mark.parametrize(
+    ("plan", "any_order"),
+    [
+        ("torch.ops.aten.convolution.default(x, w, None, [2, 2], [1, 1], [1, 1], True, [1, 1], 8)", True),
+        ("torch.nn.functional.conv_transpose2d(x, w)", True),
+        ("x.index_add(0, i, w)", True),
+        ("torch.ops.aten.convolution_backward(g, x, w)", True),
+        ("torch.ops.aten.upsample_bilinear2d_backward(g)", True),
+        ("torch.relu(x @ w).output.reshape(-1)", False),
+    ],
+)
+def test_operators_that_may_add_in_any_order_are_known(plan: str, any_order: bool) -> None:
+    function = ast.parse(f"def forward(self, x):\n    return {plan}").body[0]
+    assert isinstance(function, ast.FunctionDef) and library_adds_in_any_order([function]) == any_order
+
+
+def test_deterministic_algorithms_end_with_the_call() -> None:
+    with library_algorithms({}):
+        assert not torch.are_deterministic_algorithms_enabled()
+    with library_algorithms({DETERMINISTIC: True}):
+        assert torch.are_deterministic_algorithms_enabled() and torch.backends.cudnn.deterministic
+        assert not torch.utils.deterministic.fill_uninitialized_memory
+    assert not torch.are_deterministic_algorithms_enabled() and not torch.backends.cudnn.deterministic
+    assert torch.utils.deterministic.fill_uninitialized_memory

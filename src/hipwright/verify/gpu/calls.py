@@ -17,6 +17,7 @@ from hipwright.tensors import HostTensor, Tree, map_tensors
 from hipwright.verify.gpu.state_tables import StateTables
 from hipwright.verify.gpu.subject_factory import LoadedCandidate, faults
 from hipwright.verify.sequences.call_sequence import KEPT
+from hipwright.verify.worker.deterministic import library_algorithms
 
 Entry = tuple[dict[str, Any], Tree]
 
@@ -125,7 +126,8 @@ class _CallSequence:
                     self._noise()
                 # a GPU's order of blocks cannot be chosen
                 plain = {k: v for k, v in settings.items() if self._noise is None or k not in ("order", "seed")}
-                ended = live.begin(plain, case, follows=self.waits)
+                with library_algorithms(settings):
+                    ended = live.begin(plain, case, follows=self.waits)
         except (GuardFailed, CandidateError) as error:
             ended, failed = _raising(error), not isinstance(error, GuardFailed)
             self.declined = not failed

@@ -5,15 +5,16 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from hipwright.errors import GuardFailed
 from hipwright.records import TensorSpec, Verdict
 from hipwright.tensors import BITS, HostTensor, leaves
+from hipwright.verify.atomics import DETERMINISTIC
 from hipwright.verify.bit_differences import different
-from hipwright.verify.candidate import POISON_B, Rejected, launches
+from hipwright.verify.candidate import POISON_A, POISON_B, Rejected, launches
 from hipwright.verify.comparison import OutputComparison
 from hipwright.verify.gpu.chunk_source import ChunkSource, span_bytes
 from hipwright.verify.gpu.connection import RunInfo
@@ -103,11 +104,14 @@ def repeats_on_device(
     cases: Sequence[ExpectationInfo],
     sources: Sequence[ChunkSource],
     open_order: Callable[[Sequence[Mapping[str, Any]]], bool],
-) -> bool:
+    *,
+    library: bool = False,
+) -> Literal["open", "library", "equal"]:
     """Runs the first case with two poisons, then the second case at the same addresses.
 
-    The two results must have the same bits unless the launches leave the order open (returned); the second case must
-    leave the first call's result alone. Raises Rejected.
+    The two results must have the same bits unless the launches leave the order open ("open"), or library operators may
+    (`library`) and the two are the same where those are deterministic ("library"); the second case must leave the first
+    call's result alone. Raises Rejected.
     """
     name, family = cases[0].drawn.workload, cases[0].drawn.family
     label = f"{name}/{family}"
@@ -116,7 +120,7 @@ def repeats_on_device(
     judge_on_device(session, second, reference, cases[0])
     free = open_order(first.info["stats"])
     place = None if free else first_difference_on_device(session, first, second)
-    if place is not None:
+    if place is not None and not (library and _equal_where_deterministic(session, label)):
         message = f"element {place[1]} of output {place[0]} depends on the order in which threads and blocks run or on "
         message += "uninitialised memory, and the kernels declare no float atomics"
         raise Rejected(large_verdict("nondeterministic", name, family, message, output=place[0], index=[place[1]]))
@@ -129,7 +133,19 @@ def repeats_on_device(
         judge_on_device(session, first, reference, cases[0], changed)
     for one in (first, run):
         session.drop(one)
-    return free
+    if free:
+        return "open"
+    return "equal" if place is None else "library"
+
+
+def _equal_where_deterministic(session: LoadedProgram, label: str) -> bool:
+    """Whether two runs of a placed set have the same bits where library operators use deterministic algorithms."""
+    settings: dict[str, Any] = {DETERMINISTIC: True}
+    runs = [session.run_set(label, poison=poison, **settings) for poison in (POISON_A, POISON_B)]
+    equal = first_difference_on_device(session, *runs) is None
+    for run in runs:
+        session.drop(run)
+    return equal
 
 
 def first_difference_on_device(session: LoadedProgram, a: RunInfo, b: RunInfo) -> tuple[int, int] | None:

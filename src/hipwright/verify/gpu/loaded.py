@@ -261,10 +261,15 @@ class LoadedProgram:
         return found
 
     def run_set(
-        self, set_name: str, slot: int = 0, poison: int = POISON_A, case: VerificationCase | None = None
+        self,
+        set_name: str,
+        slot: int = 0,
+        poison: int = POISON_A,
+        case: VerificationCase | None = None,
+        **settings: Any,
     ) -> RunInfo:
-        """One forward call on a slot; the results stay on the device until `drop`."""
-        header = {"set": set_name, "slot": slot, "poison": poison}
+        """One forward call on a slot; the results stay on the device until `drop`. settings: more of the call's."""
+        header = {"set": set_name, "slot": slot, "poison": poison, **settings}
         reply, specs = self.call("run_set", header, case=case)
         return self.result(reply, specs, set_name, slot)
 

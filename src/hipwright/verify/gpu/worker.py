@@ -31,6 +31,7 @@ from hipwright.verify.gpu.state_tables import StateTables
 from hipwright.verify.gpu.subject_factory import LoadedCandidate, SubjectFactory, device_memory, faults, parsed_text
 from hipwright.verify.gpu.subjects import BackgroundLoad, free_unused_memory, spec_of, start_gpu
 from hipwright.verify.gpu.timing import SubjectTimer
+from hipwright.verify.worker.deterministic import library_algorithms
 from hipwright.verify.worker.staging import PinnedStaging
 from hipwright.verify.worker.trees import on_device, tensors_of
 from hipwright.verify.worker.watched import RunSetting, WatchedCandidate
@@ -212,7 +213,7 @@ class GpuWorker:
         """One call on a slot -> (`run`'s info with the new handle, {"outputs", "buffers"} with TensorSpecs)."""
         loaded = self._programs[int(header["program"])]
         slot = self._sets.slot(str(header["set"]), int(header["slot"]))
-        with faults(loaded, self.on_gpu):
+        with faults(loaded, self.on_gpu), library_algorithms(header):
             loaded.live.prepare(RunSetting.of(header))
             info, outputs = loaded.live.call(slot.arguments)
             info["inputs_changed"] = _changed_leaves(slot)
