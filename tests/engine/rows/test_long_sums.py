@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from hipwright.engine import space, write
 from tests.engine.harness import Op, captured, run
@@ -64,6 +65,21 @@ def test_a_mean_of_long_rows_centres_them() -> None:
     got, _ = run(_alone(model, x), model, [x])
     want = torch.nn.functional.layer_norm(x.double(), x.shape[1:])
     assert float((got.double() - want).abs().max()) <= 3e-6
+
+
+@pytest.mark.matrix(keep=2)
+@pytest.mark.parametrize("dim", [0, 1], ids=["columns", "rows"])
+@pytest.mark.parametrize("items", [1, 16])
+def test_squares_of_small_deviations_are_not_lost(dim: int, items: int) -> None:
+    """Nine zeros of ten lie a hundredth of a deviation from the mean: their squares round to nothing in a long sum."""
+    draw = torch.Generator().manual_seed(5)
+    x = torch.randn((LONG, 2) if dim == 0 else (2, LONG), generator=draw)
+    x = torch.where(torch.rand(x.shape, generator=draw) < 0.9, 0.0, x + 0.03)
+    model = Op(lambda x: torch.var(x, dim))
+    program = _alone(model, x)
+    chosen = {"ROW_BLOCK": 64, "ROW_ITEMS": items, "ROW_VEC": 1}
+    got, _ = run(replace(program, knobs=chosen), model, [x])
+    assert _error(got, torch.var(x.double(), dim)) <= 1e-6
 
 
 @pytest.mark.parametrize("shape", [(64, 4096), (1 << 14,), (4096, 64)])

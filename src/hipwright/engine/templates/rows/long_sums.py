@@ -1,7 +1,9 @@
 """Sums of so many floats a thread that one running float loses digits: a float over a tile, a double over the tiles.
 
 Added one by one, n equal terms round alike and cost up to n u / 2 (Higham, "Accuracy and stability of numerical
-algorithms", section 4.2). By tiles the error is that of one tile, whatever n is; a tile costs one addition of doubles.
+algorithms", section 4.2), and terms below half a rounding of the sum are lost: the deviations of zeros from a small
+mean. By tiles the error is that of one tile, whatever n is; a tile costs one addition of doubles. The squared
+deviations of `Moments` are such a sum; their means are not, as each merge moves the mean by a share of a distance.
 """
 
 from __future__ import annotations
@@ -21,13 +23,17 @@ class LongSums:
 
     def __init__(self, emit: Emitter, layout: RowLayout, made: Sequence[ReducerState]) -> None:
         self.emit, self.columns, self.vec = emit, layout.mapping == "columns", layout.vec
-        sums = [s for s in made if s.kind == "sum" and s.ctype == "float"] if layout.long_sums else []
+        long = layout.long_sums
+        sums = [s for s in made if s.kind in ("sum", "moments") and s.ctype == "float"] if long else []
         self.totals = [(s, emit.fresh(f"{s.name}_total")) for s in sums]
+        self.opened = False
 
     def open(self) -> None:
         """Declares the totals before the loop; additions go to the tile's sum until `close`."""
+        self.opened = True
         for state, total in self.totals:
-            state.tile_sum = self.emit.fresh(f"{state.name}_tile")
+            if state.kind == "sum":
+                state.tile_sum = self.emit.fresh(f"{state.name}_tile")
             size, start = (f"[{self.vec}]", "{}") if self.columns else ("", "0.0")
             self.emit.line(f"double {total}{size} = {start};  // a float would lose digits over this many tiles")
 
@@ -42,13 +48,18 @@ class LongSums:
         for state, total in self.totals:
             if state.tile_sum:
                 self.emit.line(f"{total}{column} += {state.tile_sum};")
+            elif self.opened:
+                self.emit.line(f"{total}{column} += {state.name}{column}.squares;")
+                self.emit.line(f"{state.name}{column}.squares = 0.0f;")
 
     def close(self) -> None:
         """Adds the totals to the states behind the loop."""
+        self.opened = False
         for state, total in self.totals:
             state.tile_sum = ""
+            part = ".squares" if state.kind == "moments" else ""
             if self.columns:
                 self.emit.line("#pragma unroll")
-                self.emit.line(f"for (int v = 0; v < {self.vec}; ++v) {state.name}[v] += (float){total}[v];")
+                self.emit.line(f"for (int v = 0; v < {self.vec}; ++v) {state.name}[v]{part} += (float){total}[v];")
             else:
-                self.emit.line(f"{state.name} += (float){total};")
+                self.emit.line(f"{state.name}{part} += (float){total};")
