@@ -14,7 +14,7 @@ from hipwright.capture.value_dependent import ValueDependentSize, at_node
 from hipwright.errors import TaskError
 from hipwright.torchio import NAMES
 
-_SMALL_CONSTANT = 64
+_SMALL_CONSTANT = 1024  # elements, which become text
 _SIZE = re.compile(r"[\w\s+\-*/%(),]*\Z")
 _RELATION = re.compile(
     r"(?:(?P<call>Eq|Ne)\((?P<a>[^,]+), (?P<b>[^,]+)\)|(?P<left>[^<>=]+?) (?P<op><=?|>=?) (?P<right>[^<>=]+))\Z"
@@ -48,7 +48,8 @@ class Builder:
     def constant(self, name: str, access: str, tensor: Any) -> Input:
         """A small tensor that the forward makes of Python numbers. TaskError for a large one."""
         if tensor is None or tensor.numel() > _SMALL_CONSTANT:
-            raise TaskError("cannot capture: the forward builds a large constant tensor")
+            size = "without values" if tensor is None else f"of {tensor.numel()} elements"
+            raise TaskError(f"cannot capture: the forward builds a constant {size}", hint="register a buffer")
         if tensor.is_complex():
             raise TaskError(
                 f"cannot capture: the forward builds a constant of {tensor.dtype}", hint="register a buffer"

@@ -59,7 +59,7 @@ def persistent(call: KernelCall) -> Offer:
         call.c.hint(batch),
     )
     pairs = [t for pair in (gates, weights, biases) for t in (pair[0], pair[-1])]  # the same if there is one direction
-    operands = [t and call.c.realise(t) for t in (*pairs, _state(h0), _state(c0))]
+    operands = [t and call.c.realise(t, between=False) for t in (*pairs, _state(h0), _state(c0))]
     outputs = [Output(call.shape(k)) for k, meta in enumerate(call.outs) if meta is not None]
     return Offer("persistent", write, operands, outputs, default=True, whole=True, data=layer)
 
