@@ -134,6 +134,21 @@ def test_a_branch_of_torchs_own_python_is_a_tasks(shape: tuple[int, ...], guard:
     assert graph.guards == (guard,)
 
 
+def variation(x: torch.Tensor) -> torch.Tensor:
+    down, along = (x[..., 1:, :] - x[..., :-1, :]).abs().flatten(-2), (x[..., :, 1:] - x[..., :, :-1]).abs().flatten(-2)
+    return down.sum(-1) + along.sum(-1)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 20])
+def test_no_condition_divides_by_zero(size: int) -> None:
+    """A remainder by a product of sizes that may be zero is asked for behind a test of that product."""
+    graph = captured(Given(variation), [torch.randn(2, 3, 20, 20)])
+    assert any("%" in guard for guard in graph.guards)
+    for guard in graph.guards:
+        if not eval(guard, {"min": min, "max": max}, {symbol.name: size for symbol in graph.symbols}):
+            break
+
+
 def test_the_captured_sizes_alone_need_no_condition_on_them() -> None:
     graph = specialise(captured(Given(gated), [torch.randn(5, 8)]))
     assert graph.guards == ("x.shape[0] == 5", "x.shape[1] == 8")

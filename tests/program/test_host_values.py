@@ -1,12 +1,16 @@
-"""Which names of a plan are proved to be no tensor (program/lower/host_values.py)."""
+"""Which names of a plan are proved to be no tensor (program/lower/host_values.py); undefined conditions on them."""
 
 from __future__ import annotations
 
 import ast
 
 import pytest
+import torch
 
+from hipwright.errors import GuardFailed
 from hipwright.program.lower.host_values import host_value_names
+
+from .support import plan_of
 
 
 def proved(body: str, head: str = "self, x") -> set[str]:
@@ -40,3 +44,12 @@ def test_what_is_proved(body: str, names: set[str]) -> None:
 
 def test_a_parameter_hides_a_knob() -> None:
     assert proved("n = BLOCK", head="self, BLOCK") == set()
+
+
+@pytest.mark.parametrize("condition", ["6 % (n - 2) == 0", "6 // (n - 2) > 1", "6 / (n - 2) > 1"])
+def test_a_guard_that_divides_by_zero_refuses_its_inputs(condition: str) -> None:
+    """It says nothing of them: the caller's own form runs instead."""
+    lowered, _ = plan_of(f"def forward(self, x):\n    n = x.shape[0]\n    assert {condition}\n    return x * 1\n")
+    assert lowered.forward(torch.zeros(4)).shape == (4,)
+    with pytest.raises(GuardFailed):
+        lowered.forward(torch.zeros(2))

@@ -49,7 +49,7 @@ def assumptions(
             continue
         remainder = "%" in text and relation.rel_op != "=="  # by which pieces differ in size
         if _is_own(guard) or remainder or (_shapes(guard) and not _follows(text, [])):
-            own.append(text)
+            own += [*_divisors(relation, spell), text]
         elif "%" in text:
             given += [text] if _by_a_number(relation) else []  # the operator itself refuses other sizes
         elif relation.rel_op == "==" and "max(" not in text and not _is_bound(relation):
@@ -140,6 +140,12 @@ def _side(side: Any, spell: Callable[[Any], str]) -> str:
         dividend, divisor = (spell(part) for part in side.args)
         return f"({dividend}) % ({divisor})"
     return spell(side)
+
+
+def _divisors(relation: Any, spell: Callable[[Any], str]) -> list[str]:
+    """Conditions under which a relation divides by no zero; a plan asserts them before it."""
+    remainders = (side for side in relation.args if side.func.__name__ == "Mod")
+    return [f"{spell(side.args[1])} != 0" for side in remainders if not side.args[1].is_Integer]
 
 
 def _is_own(guard: Any) -> bool:

@@ -16,7 +16,7 @@ from hipwright.capture.recurrent_shapes import steps_unwalked
 from hipwright.engine import explain, space, write
 from hipwright.program import parse
 from hipwright.toolchain.amd import offline as amdgpu
-from tests.engine.harness import CACHE, captured, check, kernels_in
+from tests.engine.harness import CACHE, captured, check, kernels_in, run
 
 LSTM, GRU, RNN = torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN
 TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100")
@@ -189,3 +189,15 @@ def test_no_scratch_at_default_knobs(model: torch.nn.Module, batch: int) -> None
         build = amdgpu.build(parsed.hip, target, parsed.defines(program.knobs), cache=CACHE, unsafe=True)
         assert build.ok, build.log
         assert [k.name for k in build.kernels if k.scratch_bytes] == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kind", [GRU, LSTM])
+def test_gates_keep_their_type_where_others_are_wide(kind: Any, dtype: torch.dtype) -> None:
+    """`wide` keeps half types in float32 between kernels that read elements; this one reads memory as it lies."""
+    model, x = Layer(kind(24, 32).to(dtype), last=True), draw(9, 3, 24, dtype=dtype)
+    program = write(captured(model, [x]), {"wide": True})
+    torch.manual_seed(2)
+    got, _ = run(program, model, [x])
+    for mine, want in zip(tree_leaves(got), tree_leaves(model(x)), strict=True):
+        torch.testing.assert_close(mine, want, atol=0.02, rtol=0.02)

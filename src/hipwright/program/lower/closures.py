@@ -182,7 +182,7 @@ class _Lowerer(ExpressionLowering):
         return [at(ast.For(target=target, iter=self.on_host(iterable, node), body=body, orelse=[]), node)]
 
     def guard(self, node: ast.Assert) -> list[ast.stmt]:
-        """Lowers an assert to a call of guard_failed when its condition is false."""
+        """Lowers an assert to a call of guard_failed when its condition is false, or divides by zero."""
         test = self.value(node.test)
         if isinstance(test, Constant) and self.truth(test, node):
             return []
@@ -191,7 +191,11 @@ class _Lowerer(ExpressionLowering):
         stop = at(ast.Expr(call), node)
         if isinstance(test, Constant):
             return [stop]
-        return [at(ast.If(test=at(ast.UnaryOp(ast.Not(), self.on_host(test)), node), body=[stop], orelse=[]), node)]
+        check = at(ast.If(test=at(ast.UnaryOp(ast.Not(), self.on_host(test)), node), body=[stop], orelse=[]), node)
+        if not any(isinstance(inner, (ast.Mod, ast.FloorDiv, ast.Div)) for inner in ast.walk(node.test)):
+            return [check]
+        undefined = at(ast.ExceptHandler(type=at(ast.Name("__hw_zero", ast.Load()), node), body=[stop]), node)
+        return [at(ast.Try(body=[check], handlers=[undefined], orelse=[], finalbody=[]), node)]
 
     def effect(self, call: ast.Call, node: ast.stmt) -> ast.stmt:
         """Lowers a launch, or an in-place update of a buffer or an input."""

@@ -46,6 +46,7 @@ class Emission:
             "__hw_getitem": getitem,
             "__hw_slice": slice,
             "__hw_fail": guard_failed,
+            "__hw_zero": ZeroDivisionError,
             "__hw_prepared": shared.prepared,
         }
         self.names: dict[tuple[str, int], str] = {}
