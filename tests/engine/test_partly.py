@@ -11,8 +11,9 @@ import torch
 
 from hipwright.engine import author, write
 from hipwright.engine.authoring import Authored
-from hipwright.engine.knobs import EVERY_OPERATOR, GIVEN_UP, PLAIN_PLAN
+from hipwright.engine.knobs import EVERY_OPERATOR, GIVEN_UP, OTHER_SIZES, PLAIN_PLAN
 from hipwright.engine.partly import author_partly
+from hipwright.errors import GuardFailed
 from tests.engine.capturing import captured
 from tests.engine.harness import compare, reference, run
 
@@ -42,6 +43,13 @@ def test_what_is_given_up_is_the_librarys(given_up: str) -> None:
     assert names >= (set(given_up.split(",")) if "," in given_up or "_" in given_up else set())
     assert given_up not in (EVERY_OPERATOR, PLAIN_PLAN) or made.explanation["in_hip"] == 0
     right(made.program)
+
+
+def test_other_sizes_are_refused_where_they_are_given_up() -> None:
+    program = author(captured(MODEL, INPUTS), {GIVEN_UP: OTHER_SIZES}).program
+    right(program)
+    with pytest.raises(GuardFailed):
+        run(program, MODEL, [torch.cat([one, one]) for one in INPUTS])
 
 
 class Shifted(torch.nn.Module):

@@ -17,7 +17,7 @@ from msgspec import structs
 from hipwright.archive import Archive, show
 from hipwright.records import Evaluation, Program, TargetResult, Timing, Verdict, Versus
 from hipwright.search import EngineSource
-from hipwright.search.fallback import EVERY_OPERATOR, PLAIN_PLAN, Fallback, StepOutcome, steps
+from hipwright.search.fallback import EVERY_OPERATOR, OTHER_SIZES, PLAIN_PLAN, Fallback, StepOutcome, steps
 from tests.load import Watch
 
 NODES = tuple(f"op_{n}" for n in range(9))
@@ -29,6 +29,12 @@ def explain(choices: Mapping[str, Any]) -> dict[str, Any]:
     left = [] if {EVERY_OPERATOR, PLAIN_PLAN} & set(given_up) else [n for n in NODES if n not in given_up]
     groups = [[n for n in NODES[k : k + 3] if n in left] for k in (0, 3, 6)]
     return {"kernels": [{"name": f"kernel_{group[0]}", "nodes": group} for group in groups if group]}
+
+
+def refusal(program: Program, evidence: dict[str, Any]) -> Evaluation:
+    said: Any = {"status": "out_of_bounds", "fault": "candidate", "message": "beyond"}
+    result = TargetResult(target="cpu", verdict=Verdict(stage="launch", evidence=evidence, **said))
+    return Evaluation(task=TASK.key, program=program.key, targets={"cpu": result}, **said)
 
 
 @dataclass
@@ -48,10 +54,7 @@ class Faulty(Judge):
             return super().evaluate(program)
         time.sleep(self.pause)
         self.calls.append(program.key)
-        evidence = {"kernel": f"{broken[0]['name']}_exact"} if self.named else {}
-        said: Any = {"status": "out_of_bounds", "fault": "candidate", "message": "beyond"}
-        result = TargetResult(target="cpu", verdict=Verdict(stage="launch", evidence=evidence, **said))
-        return Evaluation(task=TASK.key, program=program.key, targets={"cpu": result}, **said)
+        return refusal(program, {"kernel": f"{broken[0]['name']}_exact"} if self.named else {})
 
 
 @dataclass
@@ -94,6 +97,28 @@ def test_all_is_given_up_at_last(archive: Archive) -> None:
     judge = Faulty(guilty=frozenset(NODES), stubborn=True)
     result = begin(archive, judge, budget=1, source=source())
     assert result.program is not None and json.loads(result.program.text)["given_up"] == PLAIN_PLAN
+
+
+@dataclass
+class AtOtherSizes(Judge):
+    """Refuses what claims sizes at which the module takes another branch, and kernels too where `kernels`."""
+
+    kernels: bool = False
+
+    def evaluate(self, program: Program) -> Evaluation:
+        given_up = str(json.loads(program.text).get("given_up", "")).split(",")
+        if OTHER_SIZES in given_up and (EVERY_OPERATOR in given_up or not self.kernels):
+            return super().evaluate(program)
+        self.calls.append(program.key)
+        return refusal(program, {})
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+def test_other_sizes_are_given_up_where_even_a_plain_plan_is_refused(archive: Archive, kernels: bool) -> None:
+    result = begin(archive, AtOtherSizes(kernels=kernels), budget=1, source=source())
+    assert result.program is not None
+    given_up = set(json.loads(result.program.text)["given_up"].split(","))
+    assert given_up == ({EVERY_OPERATOR, OTHER_SIZES} if kernels else {OTHER_SIZES})
 
 
 @pytest.mark.parametrize("named", [True, False])

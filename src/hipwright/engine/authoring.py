@@ -12,7 +12,7 @@ from hipwright.capture.graph import Graph, short
 from hipwright.engine.assembly import ProgramAssembly
 from hipwright.engine.ir.expr import COMPUTE
 from hipwright.engine.ir.sizes import SizeNotSupported
-from hipwright.engine.knobs import EVERY_OPERATOR, GIVEN_UP, PLAIN_PLAN, Choice, Value
+from hipwright.engine.knobs import EVERY_OPERATOR, GIVEN_UP, OTHER_SIZES, PLAIN_PLAN, Choice, Value
 from hipwright.engine.plan.library import library_program
 from hipwright.engine.rewrite.attention import attention
 from hipwright.engine.rewrite.complex_parts import complex_parts
@@ -54,6 +54,10 @@ def author(graph: Graph, choices: Mapping[str, Value] | None = None) -> Authored
     plan.static_shapes.ENOUGH_ELEMENTS.
     """
     choices = choices or {}
+    given_up = str(choices.get(GIVEN_UP, "")).split(",")
+    if OTHER_SIZES in given_up:
+        names = ",".join(name for name in given_up if name != OTHER_SIZES)
+        return author(msgspec.structs.replace(specialise(graph), again=None), {**choices, GIVEN_UP: names})
     if choices.get(GIVEN_UP) == PLAIN_PLAN or _keeps_foreign_state(graph):
         return _without_lowering(graph)
     generic, fixed, rolled, structure = _rewritten(graph, choices)

@@ -46,11 +46,15 @@ FLOAT8_UNITS = "float8_units"
 GIVEN_UP = "given_up"
 """The choice that is in no space: the nodes that stay library calls because a program of theirs was refused.
 
-Its value is their names joined by commas, or one of the next two.
+Its value is their names joined by commas, or one of the next three, of which the last may stand among names.
 """
 EVERY_OPERATOR = "every operator"
 PLAIN_PLAN = "a plan of library calls"
 """A plan that is written without the lowering (plan/library.py)."""
+OTHER_SIZES = "other sizes"
+"""Sizes that are not those of the capture: the program's guards refuse them. A module's own branch on a size of 1
+leaves no trace in a capture at larger sizes.
+"""
 SPLIT = "split"
 """The choice, true or false, whether float32 products and convolutions are written in half parts by default. Its rule
 is measured on NVIDIA GPUs alone, and a processor computes such a program slowly, so runs for them alone say true.

@@ -1,10 +1,10 @@
 """What the engine gives up when its first answer is refused, or slower than eager: operators become library calls.
 
 The kernel that the evidence names is given up first. Where none is named, the guilty group is found by bisection: the
-first groups as kernels, the others as library calls. The last steps are every operator as a library call, and a plan
-written without the engine's lowering. A first answer that a GPU finds slower than eager is followed by its forms with
-products, then all operators, left to the library: the fastest is the answer. The steps are a function of the run's
-trials, so a resumed run repeats them.
+first groups as kernels, the others as library calls. The last steps are every operator as a library call, a plan
+written without the engine's lowering, and programs for the captured sizes alone. A first answer that a GPU finds slower
+than eager is followed by its forms with products, then all operators, left to the library: the fastest is the answer.
+The steps are a function of the run's trials, so a resumed run repeats them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hipwright.engine.knobs import EVERY_OPERATOR, GIVEN_UP, PLAIN_PLAN
+from hipwright.engine.knobs import EVERY_OPERATOR, GIVEN_UP, OTHER_SIZES, PLAIN_PLAN
 from hipwright.records import Evaluation
 from hipwright.search.view import FALLBACK, SearchView, Trial
 
@@ -91,7 +91,10 @@ def steps(
             return
     outcome = yield FallbackStep(EVERY_OPERATOR, "no single group is guilty")
     if not outcome.passed:
-        yield FallbackStep(PLAIN_PLAN, f"the library's form is refused too: {outcome.why}"[:200])
+        outcome = yield FallbackStep(PLAIN_PLAN, f"the library's form is refused too: {outcome.why}"[:200])
+    for given_up in (OTHER_SIZES, spelled({EVERY_OPERATOR, OTHER_SIZES})):
+        if not outcome.passed:
+            outcome = yield FallbackStep(given_up, f"it may hold at the captured sizes alone: {outcome.why}"[:200])
 
 
 def faster_forms(
