@@ -28,7 +28,7 @@ from hipwright.capture.fx_nodes import Builder, access_of, calls_of, nest, same_
 from hipwright.capture.graph import Graph, Input, Mutation, Node
 from hipwright.capture.joint import trace
 from hipwright.capture.long_graphs import LONG, needs_no_decomposition
-from hipwright.capture.plain_attributes import attributes_as_buffers
+from hipwright.capture.plain_attributes import attributes_as_buffers, no_fixed_state, placed_items
 from hipwright.capture.raising_checks import raising_checks_pass
 from hipwright.capture.random_operators import draws_numbers, layout_guards, without_certain_draws
 from hipwright.capture.recurrent_shapes import steps_unwalked
@@ -51,11 +51,11 @@ def capture(
     """
     with as_called(model) as question:
         try:
-            return _captured(model, args, long, varying)
+            return _captured(model, args, long, varying) | placed_items(model)
         except TaskError:
             if not question.asked:
                 raise
-    return _captured(model, args, long, varying)
+    return _captured(model, args, long, varying) | placed_items(model)
 
 
 def _captured(model: torch.nn.Module, args: Sequence[Any], long: int | None, varying: Varying) -> dict[str, Any]:
@@ -120,7 +120,8 @@ def _exported_program(model: torch.nn.Module, args: Sequence[torch.Tensor]) -> t
         try:
             with masks_unread(), lengths_as_tensors(), operators_as_defined(), within(limit):
                 program = _export(model, _unmarked(tuple(args)), free, LONG)
-            return program, _Exported(program, names, args, free != 0).graph()
+            graph = _Exported(program, names, args, free != 0).graph()
+            return program, msgspec.structs.replace(graph, **placed_items(model))
         except TraceTooLong:
             continue
         except Exception as error:  # as in `capture`
@@ -176,6 +177,8 @@ def _export(model: torch.nn.Module, args: tuple[Any, ...], free: int | Varying |
     with warnings.catch_warnings(), torch.no_grad(), steps_unwalked(), attributes_as_buffers(model), narrows_gathered():
         warnings.simplefilter("ignore")
         exported = torch.export.export(model, args, dynamic_shapes=shapes, strict=False)
+        lifted = (exported.constants.get(name) for name in exported.graph_signature.lifted_tensor_constants)
+        no_fixed_state(lifted, dict(model.named_parameters()) | dict(model.named_buffers()))
         if writes_to_narrows(exported.graph):
             raise TaskError("cannot capture: a write to a narrow that starts where a tensor says", hint=UNTRACED)
         traced = _ranks(exported)

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
+import msgspec
+
 from hipwright.records import Record
 
 Size = int | str
@@ -76,6 +78,8 @@ class Graph(Record, frozen=True, kw_only=True):
     dynamic: bool = True
     again: Graph | None = None
     """The same module captured at another length of what its loops in Python run over; None where that was not."""
+    positions: dict[str, int] = msgspec.field(default_factory=dict)
+    """By the path of an item with a number for a name that is not its place among its siblings: that place."""
 
 
 def references(arg: Any) -> Iterator[str]:

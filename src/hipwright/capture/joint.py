@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 from hipwright.capture.backward_operators import STATEFUL, decompositions
 from hipwright.capture.fx_nodes import Builder, access_of, calls_of, nest, same_shapes
 from hipwright.capture.graph import Graph, Input, Mutation
+from hipwright.capture.plain_attributes import no_fixed_state
 from hipwright.errors import TaskError
 
 _SAME = ("aten.detach.default", "aten.alias.default")
@@ -65,6 +66,8 @@ def trace(model: torch.nn.Module, args: Sequence[Any], names: Sequence[str], dyn
     user = [(access_of(leaves[k][0], names), leaves[k][1]) for k in tensors]
     scalars = [(access_of(path, names), leaf) for path, leaf in leaves if not isinstance(leaf, torch.Tensor)]
     buffers = [name for name in state if name not in params]
+    held_by = (getattr(module, node.target) for node in module.graph.nodes if node.op == "get_attr")
+    no_fixed_state(held_by, state)
     return _Traced(module, names, dynamic).graph_of(list(params), buffers, user, scalars, outs[0], env)
 
 

@@ -35,7 +35,11 @@ def library_program(graph: Graph) -> Program:
             lines.append(f"{names[node.name]} = {args[0]}[{args[1]}]")
         else:
             lines.append(f"{names[node.name]} = {library_name(node.op)}({', '.join(args)})")
-    lines += [f"{self_path(m.access)}.copy_({names[m.node]})" for m in graph.mutations if m.node not in places]
+    lines += [
+        f"{self_path(m.access, graph.positions)}.copy_({names[m.node]})"
+        for m in graph.mutations
+        if m.node not in places
+    ]
     lines.append(f"return {returned(graph.output, names)}")
     used = {word for text in (*lines, *graph.guards) for word in _WORD.findall(text)}
     head = [f"{s.name} = {s.access}" for s in graph.symbols if s.name in used]
@@ -100,7 +104,7 @@ def _names(graph: Graph) -> dict[str, str]:
         plain = tensor.kind == "input" and tensor.access.isidentifier()
         state = tensor.kind != "input" and tensor.value is None
         if plain or state:
-            names[tensor.name] = tensor.access if plain else self_path(tensor.access)
+            names[tensor.name] = tensor.access if plain else self_path(tensor.access, graph.positions)
     for name in [*(t.name for t in graph.inputs), *(n.name for n in graph.nodes)]:
         if name not in names:
             local = name

@@ -103,10 +103,14 @@ def returned(output: Any, names: Mapping[str, str]) -> str:
     return repr(output)
 
 
-def self_path(access: str) -> str:
-    """`self.net.0.weight` -> `self.net[0].weight`; `self.net.block1-0.weight` -> `self.net['block1-0'].weight`."""
+def self_path(access: str, positions: Mapping[str, int]) -> str:
+    """`self.net.0.weight` -> `self.net[0].weight`; `self.net.block1-0.weight` -> `self.net['block1-0'].weight`.
+
+    positions: as of Graph; a slice of a Sequential keeps the names of its items, and an index is a place.
+    """
     head, *names = access.split(".") if access.startswith("self.") else [access]
-    return head + "".join(_member(name) for name in names)
+    places = [positions.get(".".join(names[: k + 1])) for k in range(len(names))]
+    return head + "".join(_member(name if at is None else str(at)) for name, at in zip(names, places, strict=True))
 
 
 def _member(name: str) -> str:

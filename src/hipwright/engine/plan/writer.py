@@ -78,7 +78,7 @@ class PlanWriter:
         if buffer in self._replaced:
             self.names[buffer] = self.name(self._replaced[buffer])
         elif tensor is not None and tensor.kind != "input":
-            self.names[buffer] = self_path(tensor.access)
+            self.names[buffer] = self_path(tensor.access, self.lowered.graph.positions)
         elif tensor is not None and tensor.access.isidentifier():
             self.names[buffer] = tensor.access
         else:
