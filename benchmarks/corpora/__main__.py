@@ -33,6 +33,8 @@ CORPORA = {
     "transformers": ("benchmarks.corpora.transformers_models", "TransformersModels"),
     "networks": ("benchmarks.corpora.sampled_networks", "SampledNetworks"),
     "diffusers": ("benchmarks.corpora.diffusers_blocks", "DiffusersBlocks"),
+    "kornia": ("benchmarks.corpora.kornia_functions", "KorniaFunctions"),
+    "research": ("benchmarks.corpora.research_models", "ResearchModels"),
 }
 
 

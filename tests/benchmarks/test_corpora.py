@@ -164,6 +164,8 @@ SAMPLES = {
     "transformers": ["--sample", "2"],
     "networks": ["--only", "squeezenet1_1"],
     "diffusers": ["--sample", "4"],
+    "kornia": ["--only", "total_variation"],
+    "research": ["--only", "PatchDiscriminator"],
 }
 
 
