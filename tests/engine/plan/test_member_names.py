@@ -51,6 +51,7 @@ def test_such_members_are_read(name: str) -> None:
 
 
 def test_paths_of_members() -> None:
-    assert self_path("self.net.0.weight") == "self.net[0].weight"
-    assert self_path("self.block1.block1-0.f.weight") == "self.block1['block1-0'].f.weight"
-    assert self_path("x['mask.y']") == "x['mask.y']"
+    assert self_path("self.net.2.weight", {"net.2": 0}) == "self.net[0].weight"
+    assert self_path("self.net.0.weight", {}) == "self.net[0].weight"
+    assert self_path("self.block1.block1-0.f.weight", {}) == "self.block1['block1-0'].f.weight"
+    assert self_path("x['mask.y']", {}) == "x['mask.y']"
