@@ -246,7 +246,7 @@ contrib.distance_transform(mask, 5)
 contrib.connected_components(mask, 5)
 augmentation.Normalize(0.5, 0.2)(image)
 """
-"""One expression a line, of modules of kornia and names of `INPUTS`; those without a call are left out."""
+"""One expression a line, of modules of kornia and names of `INPUTS`."""
 
 TEXT = '''"""kornia.{call}."""
 

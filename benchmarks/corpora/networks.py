@@ -40,6 +40,11 @@ except ImportError:
 
 def network_task(title: str, imports: str, build: str, shapes: Sequence[Sequence[int]], mode: str) -> str:
     """The text of a task. build: the expression of the network; shapes: of its inputs, floats from 0 to 1."""
+    return module_task(title, imports, build, [f"torch.rand({', '.join(map(str, shape))})" for shape in shapes], mode)
+
+
+def module_task(title: str, imports: str, build: str, inputs: Sequence[str], mode: str) -> str:
+    """The text of a task. build: the expression of the module; inputs: those of its tensors."""
     assert mode in MODES
     return TEXT.format(
         title=title,
@@ -47,6 +52,6 @@ def network_task(title: str, imports: str, build: str, shapes: Sequence[Sequence
         imports=imports,
         build=build,
         call="eval()" if mode == "eval" else "train()",
-        names=", ".join(f"x{number}" for number in range(len(shapes))),
-        inputs=", ".join(f"torch.rand({', '.join(map(str, shape))})" for shape in shapes),
+        names=", ".join(f"x{number}" for number in range(len(inputs))),
+        inputs=", ".join(inputs),
     )

@@ -3,67 +3,51 @@ graph networks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 from benchmarks.corpora.corpus import CorpusTask, file_name
 from benchmarks.corpora.graph_networks import GRAPHS
-from benchmarks.corpora.networks import TORCHVISION
+from benchmarks.corpora.networks import TORCHVISION, module_task
 
-
-@dataclass(frozen=True)
-class Sizes:
-    """i: height and width of images, p: of patches; w: width; d: layers; h: heads of e; m: inner width; t: tokens;
-    v: height and width of volumes; n: nodes; g: edges; b: batch.
-    """
-
-    i: int
-    p: int
-    w: int
-    d: int
-    h: int
-    e: int
-    m: int
-    t: int
-    v: int
-    n: int
-    g: int
-    b: int
-
-    @property
-    def words(self) -> dict[str, object]:
-        """The values of the names in the rows."""
-        vit = (
-            f"image_size={self.i}, patch_size={self.p}, num_classes=10, dim={self.w}, depth={self.d}, heads={self.h}, "
-        )
-        vit += f"mlp_dim={self.m}, dim_head={self.e}"
-        image, tokens = f"torch.rand({self.b}, 3, {self.i}, {self.i})", f"torch.randn({self.b}, {self.t}, {self.w})"
-        volume = f"torch.rand({self.b}, 1, {self.v}, {self.v}, {self.v})"
-        classes = f"torch.randint(0, 3, ({self.b}, {self.v}, {self.v}))"
-        return {
-            **{name: getattr(self, name) for name in "ipwdhemtvngb"},
-            "vit": vit,
-            "image": image,
-            "tokens": tokens,
-            "volume": volume,
-            "slice": f"torch.rand({self.b}, 1, {self.i}, {self.i})",
-            "words": f"torch.randint(0, 97, ({self.b}, {self.t}))",
-            "scores": f"torch.randn({self.b}, 3, {self.v}, {self.v})",
-            "labels": f"torch.nn.functional.one_hot({classes}, 3).movedim(-1, 1).float()",
-            "two": f"torch.rand({self.b}, 2, {self.v}, {self.v})",
-            "nodes": f"torch.randn({self.n}, {self.w})",
-            "edges": f"torch.randint(0, {self.n}, (2, {self.g}))",
-            "weights": f"torch.rand({self.g})",
-            "attributes": f"torch.randn({self.g}, 3)",
-            "kinds": f"torch.randint(0, 3, ({self.g},))",
-            "places": f"torch.rand({self.n}, 3)",
-            "groups": f"torch.arange({self.n}) * 4 // {self.n}",
-            "dense": f"torch.rand({self.b}, {self.t}, {self.t}).round()",
-        }
-
-
-SMALL = Sizes(i=32, p=8, w=48, d=2, h=3, e=16, m=80, t=24, v=16, n=19, g=61, b=2)
-REAL = Sizes(i=224, p=16, w=384, d=6, h=6, e=64, m=1536, t=1024, v=64, n=20000, g=200000, b=8)
+SMALL = {"i": 32, "p": 8, "w": 48, "d": 2, "h": 3, "e": 16, "m": 80, "t": 24, "v": 16, "n": 19, "g": 61, "b": 2}
+REAL = {
+    "i": 224,
+    "p": 16,
+    "w": 384,
+    "d": 6,
+    "h": 6,
+    "e": 64,
+    "m": 1536,
+    "t": 1024,
+    "v": 64,
+    "n": 20000,
+    "g": 200000,
+    "b": 8,
+}
+"""i: height and width of images, p: of patches; w: width; d: layers; h: heads of e; m: inner width; t: tokens; v: height
+and width of volumes; n: nodes; g: edges; b: batch.
+"""
+COMMON = "image_size={i}, patch_size={p}, num_classes=10, dim={w}, depth={d}, heads={h}, mlp_dim={m}, dim_head={e}"
+"""What `{vit}` stands for."""
+INPUTS = {
+    "image": "torch.rand({b}, 3, {i}, {i})",
+    "tokens": "torch.randn({b}, {t}, {w})",
+    "volume": "torch.rand({b}, 1, {v}, {v}, {v})",
+    "slice": "torch.rand({b}, 1, {i}, {i})",
+    "words": "torch.randint(0, 97, ({b}, {t}))",
+    "scores": "torch.randn({b}, 3, {v}, {v})",
+    "labels": "torch.nn.functional.one_hot(torch.randint(0, 3, ({b}, {v}, {v})), 3).movedim(-1, 1).float()",
+    "two": "torch.rand({b}, 2, {v}, {v})",
+    "nodes": "torch.randn({n}, {w})",
+    "edges": "torch.randint(0, {n}, (2, {g}))",
+    "weights": "torch.rand({g})",
+    "attributes": "torch.randn({g}, 3)",
+    "kinds": "torch.randint(0, 3, ({g},))",
+    "places": "torch.rand({n}, 3)",
+    "groups": "torch.arange({n}) * 4 // {n}",
+    "dense": "torch.rand({b}, {t}, {t}).round()",
+}
+"""Expressions that an input may begin with."""
 
 VIT = """
 vit.ViT({vit}) | image
@@ -91,7 +75,6 @@ simple_vit_with_hyper_connections.SimpleViT({vit}, num_residual_streams=2) | ima
 simple_vit_with_specialized_cls.SimpleViT({vit}) | image
 simple_vit_with_relative_proj_pos_bias.SimpleViT({vit}) | image
 simple_vit_with_fft.SimpleViT({vit}, freq_patch_size={p}) | image
-simple_flash_attn_vit.SimpleViT({vit}, use_flash=False) | image
 simple_vit_1d.SimpleViT(seq_len={t}, patch_size=4, num_classes=10, dim={w}, depth={d}, heads={h}, mlp_dim={m}) | torch.rand({b}, 3, {t})
 simple_vit_3d.SimpleViT(image_size={i}, image_patch_size={p}, frames=4, frame_patch_size=2, num_classes=10, dim={w}, depth=1, heads={h}, mlp_dim={m}) | torch.rand({b}, 3, 4, {i}, {i})
 vivit.ViViT(image_size={i}, image_patch_size={p}, frames=4, frame_patch_size=2, num_classes=10, dim={w}, spatial_depth=1, temporal_depth=1, heads={h}, mlp_dim={m}, use_flash_attn=False) | torch.rand({b}, 3, 4, {i}, {i})
@@ -210,25 +193,6 @@ SOURCES = {
 }
 """What precedes the expressions of a source, and its rows."""
 
-TEXT = '''"""{title}."""
-
-{imports}
-
-
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.net = {build}
-        self.eval()
-
-    def forward(self, {names}):
-        return self.net({names})
-
-
-def get_inputs():
-{inputs}
-'''
-
 
 class ResearchModels:
     """One task for each row; its family is the class that it makes."""
@@ -250,30 +214,26 @@ class ResearchModels:
 
     def tasks(self, real: bool = False) -> Iterator[CorpusTask]:
         """All tasks. real: images of 224, 1024 tokens of 384, volumes of 64, 20,000 nodes."""
-        words = (REAL if real else SMALL).words
+        sizes = REAL if real else SMALL
+        words = {**sizes, "vit": COMMON.format_map(sizes)}
         for source, (prefix, rows) in SOURCES.items():
             for number, row in enumerate(filter(None, rows.split("\n"))):
                 build, _, given = row.partition(" | ")
-                inputs = [_input(one, words) for one in _split(given.format_map(words))]
+                inputs = [_input(one).format_map(sizes) for one in _split(given)]
                 yield _task(source, number, f"{prefix}.{build.format_map(words)}".removeprefix("."), inputs)
 
 
 def _task(source: str, number: int, build: str, inputs: Sequence[str]) -> CorpusTask:
     family = build.partition("(")[0]
-    text = TEXT.format(
-        title=family,
-        imports=f"{TORCHVISION}\nimport {family.rpartition('.')[0]}",
-        build=build,
-        names=", ".join(f"x{place}" for place in range(len(inputs))),
-        inputs=f"    return [{', '.join(inputs)}]",
-    )
-    return CorpusTask(file_name(source, family.rpartition(".")[2], f"{number:03d}"), family, text)
+    module, _, name = family.rpartition(".")
+    text = module_task(family, f"{TORCHVISION}\nimport {module}", build, inputs, "eval")
+    return CorpusTask(file_name(source, name, f"{number:03d}"), family, text)
 
 
-def _input(given: str, words: Mapping[str, object]) -> str:
-    """An input's expression; a name of `Sizes.words` at its start stands for that expression."""
+def _input(given: str) -> str:
+    """An input's expression; a name of `INPUTS` at its start stands for that expression."""
     name, dot, rest = given.partition(".")
-    return f"{words[name]}{dot}{rest}" if name in words else given
+    return f"{INPUTS[name]}{dot}{rest}" if name in INPUTS else given
 
 
 def _split(given: str) -> list[str]:

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
+from hipwright.errors import TaskError
+
+Traced = TypeVar("Traced")
 _FLAGS = ("_is_compiling_flag", "_is_exporting_flag")
 
 
@@ -31,6 +34,19 @@ class Question:
             return True
         self.asked = True
         return False
+
+
+def traced_as_called(model: torch.nn.Module, attempt: Callable[[], Traced]) -> Traced:
+    """What the attempt returns, which traces the module as it runs for its caller; as it is exported where that raises
+    TaskError and the module asked.
+    """
+    with as_called(model) as question:
+        try:
+            return attempt()
+        except TaskError:
+            if not question.asked:
+                raise
+    return attempt()
 
 
 @contextmanager

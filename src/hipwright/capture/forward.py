@@ -18,7 +18,7 @@ import torch
 from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
-from hipwright.capture.asked_modes import as_called
+from hipwright.capture.asked_modes import traced_as_called
 from hipwright.capture.assumptions import assumptions, slice_bounds, split_counts
 from hipwright.capture.backward_operators import decompositions
 from hipwright.capture.causal_masks import masks_unread
@@ -49,13 +49,8 @@ def capture(
     long: calls from which on a graph is long (long_graphs.py); None for LONG.
     Raises TaskError ("cannot capture: why") where Python control flow depends on tensor values.
     """
-    with as_called(model) as question:
-        try:
-            return _captured(model, args, long, varying) | placed_items(model)
-        except TaskError:
-            if not question.asked:
-                raise
-    return _captured(model, args, long, varying) | placed_items(model)
+    graph = traced_as_called(model, lambda: _captured(model, args, long, varying))
+    return graph | placed_items(model)
 
 
 def _captured(model: torch.nn.Module, args: Sequence[Any], long: int | None, varying: Varying) -> dict[str, Any]:
@@ -103,13 +98,7 @@ def exported(model: torch.nn.Module, args: Sequence[torch.Tensor]) -> tuple[Expo
     register()
     if _takes_gradients(model):
         raise TaskError("cannot capture: the forward asks autograd for gradients", hint="give it as a task file")
-    with as_called(model) as question:
-        try:
-            return _exported_program(model, args)
-        except TaskError:
-            if not question.asked:
-                raise
-    return _exported_program(model, args)
+    return traced_as_called(model, lambda: _exported_program(model, args))
 
 
 def _exported_program(model: torch.nn.Module, args: Sequence[torch.Tensor]) -> tuple[ExportedProgram, Graph]:

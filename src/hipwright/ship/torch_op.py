@@ -240,7 +240,9 @@ def _init_fields(subject: ShippedProgram, found: Interface, plain: PlanText) -> 
     new = [f"new{i}" for i in range(len(found.written))]
     takes = _takes(found, plain)
     together = listed([kind for kind, _ in takes])
-    copied = (f"        {self_path(p)}.copy_({n}.detach())\n" for p, n in zip(found.written, new, strict=True))
+    positions = StateTable(subject.state, device="meta").positions()
+    written, held = ([self_path(path, positions) for path in paths] for paths in (found.written, plain.state))
+    copied = (f"        {path}.copy_({one}.detach())\n" for path, one in zip(written, new, strict=True))
     return {
         "name": subject.name,
         "init": constructor_arguments(subject.init),
@@ -248,7 +250,7 @@ def _init_fields(subject: ShippedProgram, found: Interface, plain: PlanText) -> 
         "passed": ", ".join(names),
         "tensor": tensor,
         "results": ", ".join([*outs, *new, *["_"] * saved]),
-        "flat": passed([*(path for _, _, path in found.arguments), *map(self_path, plain.state)], together),
+        "flat": passed([*(path for _, _, path in found.arguments), *held], together),
         "arguments": ", ".join(name for _, name in takes),
         "operands": passed([name for _, name in takes], together),
         "updates": "".join(copied),
@@ -276,9 +278,11 @@ def _same(given: ast.arguments, plan: ast.arguments) -> bool:
     return plain and literal and [a.arg for a in given.args][1:] == [a.arg for a in plan.args][1:]
 
 
-def self_path(path: str) -> str:
-    """`net.0.weight` -> `self.net[0].weight`."""
-    return "self." + re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", path)
+def self_path(path: str, positions: Mapping[str, int]) -> str:
+    """`net.0.weight` -> `self.net[0].weight`. positions: of items whose names are not their places."""
+    names = path.split(".")
+    places = [positions.get(".".join(names[: k + 1]), name) for k, name in enumerate(names)]
+    return "self." + re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", ".".join(map(str, places)))
 
 
 __all__ = ["ShippedProgram", "package"]

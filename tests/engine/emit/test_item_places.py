@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -11,7 +12,9 @@ from torch import nn
 from hipwright.capture.forward import exported
 from hipwright.engine import write
 from hipwright.engine.knobs import GIVEN_UP, PLAIN_PLAN
-from tests.engine.harness import captured, compare, reference, run
+from hipwright.program.lower.table import StateTable
+from hipwright.ship import torch_op
+from tests.engine.harness import captured, compare, reference, run, state_table
 
 
 class Holds(nn.Module):
@@ -41,9 +44,8 @@ def nested() -> nn.Module:
 @pytest.mark.parametrize("make", [sliced, named, nested])
 @pytest.mark.parametrize("given_up", ["", PLAIN_PLAN])
 @pytest.mark.parametrize("train", [False, True])
-def test_items_are_read_and_written_at_their_places(make: object, given_up: str, train: bool) -> None:
+def test_items_are_read_and_written_at_their_places(make: Callable[[], nn.Module], given_up: str, train: bool) -> None:
     torch.manual_seed(1)
-    assert callable(make)
     model, x = Holds(make()).train(train), torch.randn(9, 6)
     graph = captured(model, [x])
     assert graph.positions
@@ -63,3 +65,12 @@ def test_ordinary_items_need_no_places() -> None:
 def test_a_program_of_torch_export_has_the_places_too() -> None:
     _, graph = exported(Holds(sliced()).eval(), [torch.randn(9, 6)])
     assert graph.positions == {"part.2": 0, "part.3": 1, "part.4": 2, "part.5": 3}
+
+
+@pytest.mark.parametrize("make", [sliced, named, nested])
+def test_exports_name_the_same_places(make: Callable[[], nn.Module]) -> None:
+    model = Holds(make())
+    positions = StateTable(state_table(model)).positions()
+    assert positions == captured(model, [torch.randn(9, 6)]).positions
+    for path, tensor in model.named_parameters():
+        assert eval(torch_op.self_path(path, positions), {"self": model}) is tensor

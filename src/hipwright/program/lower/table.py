@@ -89,6 +89,16 @@ class StateTable:
         """len() of a module list; -1 for other modules."""
         return int(self.modules.get(module.path, {}).get("len", -1))
 
+    def positions(self) -> dict[str, int]:
+        """By the path of a list's item with a number for a name that is not its place: that place."""
+        lists = [StateModule(path) for path in self.modules if self.length(StateModule(path)) >= 0]
+        return {
+            f"{one.path}.{name}".removeprefix("."): place
+            for one in lists
+            for place, name in enumerate(self._children(one))
+            if name.isdigit() and int(name) != place
+        }
+
     def class_of(self, module: StateModule) -> str:
         """The module's class name, "" if unknown."""
         return str(self.modules.get(module.path, {}).get("class", ""))
