@@ -69,7 +69,7 @@ def measure(
     runner: ProgramRunner, task: Path, host: Zygote, programs: Mapping[str, Program], rounds: int
 ) -> dict[str, Any]:
     """Programs by name beside the default, as `TimedSides.row`. Raises BadInput where the default does not run."""
-    default = write(first_graph(task, host), {})
+    default = write(first_graph(task, host), runner.base_choices())
     timed = TimedSides(runner, task)
     timed.build_all({"default": default, **programs})
     return timed.row(task, timed.times(list(timed.sides), rounds))

@@ -94,16 +94,16 @@ def measure(
 
     Settings that are joined are timed later, beside the default and the baselines alone.
     """
-    graph = first_graph(path, host)
-    settings = varied_settings(graph, grid)
-    idle = idle_keys(graph, settings.values()) if grid else []
+    graph, base = first_graph(path, host), runner.base_choices()
+    settings = varied_settings(graph, grid, base)
+    idle = idle_keys(graph, settings.values(), base) if grid else []
     if grid and len(idle) == len(grid):
         raise BadInput(f"--set changes no program of this task: {', '.join(idle)}")
     for key in idle:
         print(f"{path}: --set {key} changes no program of this task", file=sys.stderr)
     timed = TimedSides(runner, path)
     baselines = list(timed.sides)
-    timed.build_all(variant_programs(graph, settings))
+    timed.build_all(variant_programs(graph, settings, base))
     times = timed.times(list(timed.sides), rounds)
     right = {name: ratio for name, (_, ratio) in times.items() if timed.off.get(name, 0.0) <= OFF}
     several = [] if grid else helpful_settings(settings, right)
@@ -120,7 +120,7 @@ def join(graph: Graph, timed: TimedSides, baselines: Sequence[str], several: Seq
     for more in several[1 : JOINED + 1]:
         tried = {**kept, **more}
         name = settings_name(tried)
-        program = variant_programs(graph, {name: tried})[name]
+        program = variant_programs(graph, {name: tried}, timed.runner.base_choices())[name]
         timed.add(name, program, timed.runner.build(program))
         if name not in timed.sides or timed.off[name] > OFF:
             continue

@@ -51,7 +51,7 @@ class LandscapeTimer:
     def __init__(self, runner: ProgramRunner, path: Path, graph: Graph, limits: Limits) -> None:
         self.start = time.monotonic()
         self.limits = limits
-        self.programs = TaskPrograms(graph)
+        self.programs = TaskPrograms(graph, runner.base_choices())
         self.timed = TimedSides(runner, path, compiled=limits.compiled)
         self.baselines = list(self.timed.sides)
         self.features: dict[str, dict[str, float]] = {}

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.timing.variants import Settings, settings_name
 from hipwright.capture.graph import Graph
-from hipwright.engine import space, write
+from hipwright.engine import author, write
 from hipwright.program import Parsed, parse
 from hipwright.records import Program
 
@@ -22,12 +22,13 @@ Identity = tuple[str, str]
 class TaskPrograms:
     """Programs of a graph, each under the name that its settings had when it was first met.
 
-    space: the engine's. Settings hold only what differs from the defaults.
+    base: the choices that a run on the target starts from. space: the engine's by these. Settings hold only what differs
+    from the defaults.
     """
 
-    def __init__(self, graph: Graph) -> None:
-        self.space = space(graph)
-        self._graph = graph
+    def __init__(self, graph: Graph, base: Mapping[str, Any]) -> None:
+        self.space = author(graph, base).space
+        self._graph, self._base_choices = graph, base
         self._written: dict[str, tuple[Program, Parsed] | str] = {}
         self._names: dict[Identity, str] = {}
         self.refused: dict[str, str] = {}
@@ -62,7 +63,7 @@ class TaskPrograms:
         key = settings_name(structure)
         if key not in self._written:
             try:
-                program = write(self._graph, structure)
+                program = write(self._graph, {**self._base_choices, **structure})
                 self._written[key] = (program, parse(program.text))
             except Exception as error:  # the engine's own fault, whatever it is: this structure is refused
                 self._written[key] = f"{type(error).__name__}: {error}"

@@ -58,7 +58,7 @@ def count(tasks: Sequence[Path], out: Path, variants: int, end: float) -> int:
 def chosen_programs(graph: Graph, variants: int) -> dict[str, Program]:
     """{name: program} of the default and so many other programs, drawn from the engine's space: values of
     one choice at a time, each choice's in turn."""
-    settings = varied_settings(graph, {})
+    settings = varied_settings(graph, {}, {})
     by_key: dict[str, list[str]] = {}
     for name, chosen in settings.items():
         by_key.setdefault(next(iter(chosen), ""), []).append(name)
@@ -67,7 +67,7 @@ def chosen_programs(graph: Graph, variants: int) -> dict[str, Program]:
         rng.shuffle(names)
     while any(by_key.values()):
         order += [names.pop() for names in by_key.values() if names]
-    programs = variant_programs(graph, {name: settings[name] for name in order})
+    programs = variant_programs(graph, {name: settings[name] for name in order}, {})
     return dict(list(programs.items())[: 3 * variants])
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from hipwright.api.task_engine import measured_choices
 from hipwright.device import topology
 from hipwright.device.cpu.launcher import CpuLauncher
 from hipwright.device.gpu.launcher import GpuLauncher
@@ -46,6 +47,11 @@ class ProgramRunner:
                 count = max(2, len(os.sched_getaffinity(0)) - 2)
                 self._pool = stack.enter_context(CompilePool(host, count))
             yield self
+
+    def base_choices(self) -> dict[str, Any]:
+        """The engine's choices that a run on this target's GPU starts from (`measured_choices`)."""
+        gpus = {self.target: self._arch} if self._arch else {}
+        return measured_choices([self.target], gpus)
 
     def build(self, program: Program) -> Build:
         """The build of a program with its knobs; a failed one is not `ok`."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hipwright.capture.graph import Graph
-from hipwright.engine import space, write
+from hipwright.engine import author, write
 from hipwright.program import parse
 from hipwright.records import Program
 
@@ -20,19 +20,22 @@ def settings_name(settings: Settings) -> str:
     return " ".join(f"{key}={value}" for key, value in settings.items()) or "default"
 
 
-def varied_settings(graph: Graph, grid: Mapping[str, Sequence[Any]]) -> dict[str, Settings]:
+def varied_settings(graph: Graph, grid: Mapping[str, Sequence[Any]], base: Settings) -> dict[str, Settings]:
     """Settings by their names: the default, then every other option of the engine's space one at a time.
 
-    grid: values by key; all its combinations are taken instead of the space's options.
+    grid: values by key; all its combinations are taken instead of the space's options. base: the choices that a run on
+    the target starts from; here and below, settings are what is chosen beside it.
     """
     if grid:
         found = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     else:
-        found = [{k: v} for k, choice in space(graph).items() for v in choice.options if v != choice.default]
+        found = [
+            {k: v} for k, choice in author(graph, base).space.items() for v in choice.options if v != choice.default
+        ]
     return {settings_name(settings): settings for settings in [{}, *found]}
 
 
-def variant_programs(graph: Graph, settings: Mapping[str, Settings]) -> dict[str, Program]:
+def variant_programs(graph: Graph, settings: Mapping[str, Settings], base: Settings) -> dict[str, Program]:
     """Programs by the names of their settings; of equal programs the first is kept.
 
     A value of a knob that the space does not offer is added to the knob's choices in the program's text.
@@ -40,28 +43,28 @@ def variant_programs(graph: Graph, settings: Mapping[str, Settings]) -> dict[str
     found: dict[str, Program] = {}
     known: set[tuple[str, str]] = set()
     for name, chosen in settings.items():
-        program = _program(graph, chosen)
+        program = _program(graph, chosen, base)
         if (key := _identity(program)) not in known:
             known.add(key)
             found[name] = program
     return found
 
 
-def idle_keys(graph: Graph, settings: Iterable[Settings]) -> list[str]:
+def idle_keys(graph: Graph, settings: Iterable[Settings], base: Settings) -> list[str]:
     """The keys that change no program of a task, whatever else is set: misspelled, or of another task."""
     acting: set[str] = set()
     keys = dict.fromkeys(key for chosen in settings for key in chosen)
     for chosen in settings:
-        own = _identity(_program(graph, chosen))
+        own = _identity(_program(graph, chosen, base))
         for key in chosen.keys() - acting:
             others = {name: value for name, value in chosen.items() if name != key}
-            if _identity(_program(graph, others)) != own:
+            if _identity(_program(graph, others, base)) != own:
                 acting.add(key)
     return [key for key in keys if key not in acting]
 
 
-def _program(graph: Graph, settings: Settings) -> Program:
-    return _with_knobs(write(graph, settings), settings)
+def _program(graph: Graph, settings: Settings, base: Settings) -> Program:
+    return _with_knobs(write(graph, {**base, **settings}), settings)
 
 
 def _identity(program: Program) -> tuple[str, str]:

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
-from hipwright.api.task_engine import _measured_choices
+from hipwright.api.task_engine import measured_choices
 from hipwright.engine.knobs import CDNA4, FLOAT8_UNITS, SPLIT
-
-
-def bench(targets: list[str], gpus: dict[str, str]) -> Any:
-    """A workbench of these targets; gpus: the architecture of each GPU at hand."""
-    return SimpleNamespace(evaluator=SimpleNamespace(targets=targets, architectures=gpus))
 
 
 @pytest.mark.parametrize(
@@ -32,7 +24,7 @@ def bench(targets: list[str], gpus: dict[str, str]) -> Any:
     ],
 )
 def test_what_targets_choose(targets: list[str], gpus: dict[str, str], choice: str) -> None:
-    found = _measured_choices(bench(targets, gpus))
+    found = measured_choices(targets, gpus)
     assert ({CDNA4, SPLIT} & set(found)) == ({choice} if choice else set())
 
 
@@ -49,4 +41,4 @@ def test_what_targets_choose(targets: list[str], gpus: dict[str, str], choice: s
 )
 def test_the_gpus_that_multiply_8_bit_floats(targets: list[str], gpus: dict[str, str], units: str | None) -> None:
     """Named only where all GPUs of a run do."""
-    assert _measured_choices(bench(targets, gpus)).get(FLOAT8_UNITS) == units
+    assert measured_choices(targets, gpus).get(FLOAT8_UNITS) == units

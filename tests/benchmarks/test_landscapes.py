@@ -50,7 +50,7 @@ def count_all(product: Mapping[str, list[Any]]) -> int:
 
 
 def test_programs_are_those_that_the_engine_writes_for_all_choices(graph: Graph) -> None:
-    programs, rng = TaskPrograms(graph), random.Random(0)
+    programs, rng = TaskPrograms(graph, {}), random.Random(0)
     for _ in range(40):
         full = {key: rng.choice(choice.options) for key, choice in programs.space.items()}
         made, expected = programs.program(programs.settings(full)), write(graph, full)
@@ -59,7 +59,7 @@ def test_programs_are_those_that_the_engine_writes_for_all_choices(graph: Graph)
 
 
 def test_equal_programs_have_one_name(graph: Graph) -> None:
-    programs = TaskPrograms(graph)
+    programs = TaskPrograms(graph, {})
     columns = {"map:softmax_mul": "columns"}
     assert programs.name({}) == "default" and programs.name(columns) == "map:softmax_mul=columns"
     assert programs.name({"LANES": 4}) == "LANES=4"

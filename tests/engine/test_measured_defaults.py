@@ -38,6 +38,25 @@ def upwind(u: Any, speed: Any) -> Any:
     return u - 0.1 * torch.where(speed > 0, speed * (u - padded[..., :-2]), speed * (padded[..., 2:] - u))
 
 
+def logarithms(x: Any) -> Any:
+    """The terms of a divergence, summed by images."""
+    return (x * x + x.exp() - 1.0 - x).sum(1)
+
+
+def both_ways(x: Any) -> Any:
+    """The symmetric loss of pairs."""
+    return torch.logsumexp(x, 1) + torch.logsumexp(x, 0)
+
+
+def normalised_channels_last(x: Any, mean: Any, spread: Any, weight: Any, bias: Any) -> Any:
+    return torch.relu((x - mean) * torch.rsqrt(spread + 1e-5) * weight + bias)
+
+
+def grouped_channels_last(x: Any) -> Any:
+    """Statistics of ten channels each, of an image that is stored channels last."""
+    return torch.var_mean(x.reshape(x.shape[0], -1, 32, 10), (1, 3), correction=0)
+
+
 CASES: list[tuple[Callable[..., Any], list[tuple[int, ...]], torch.dtype, dict[str, Value]]] = [
     (lambda x: x.mean(0), [(131072, 2048)], torch.float32, {"COOP_BLOCKS": 33}),
     (lambda x: (x * x).sum(1), [(16384, 39, 10)], torch.float32, {"map:": "lanes"}),
@@ -76,6 +95,19 @@ CASES: list[tuple[Callable[..., Any], list[tuple[int, ...]], torch.dtype, dict[s
     ),
     (nn.Conv2d(256, 256, 3, padding=1).half(), [(64, 256, 56, 56)], HALF, {"call:conv2d": "library"}),
     (lambda x, y: F.gelu(x @ y), [(16384, 1024), (1024, 2048)], HALF, {"call:": "library"}),
+    (lambda x: torch.amax(x, 1), [(64, 4096, 2047)], torch.float32, {"map:": "columns", "COLUMN_VEC": 4}),
+    (logarithms, [(64, 16384)], torch.float32, {"cooperative:": False, "ROW_BLOCK": 512}),
+    (logarithms, [(8, 131072)], torch.float32, {"cooperative:": True}),
+    (normalised_channels_last, [(2 << 20, 64), *[(64,)] * 4], HALF, {"map:": "rows", "LANES": 8}),
+    (grouped_channels_last, [(8, 4096, 320)], HALF, {"map:": "columns"}),
+    (lambda x: F.avg_pool1d(x, 9, 1, 4), [(64, 128, 65536)], torch.float32, {"STENCIL_BLOCK": 128}),
+    (lambda x: F.avg_pool1d(x.transpose(1, 2), 9, 1, 4), [(256, 336, 321)], torch.float32, {"STENCIL_BLOCK": 256}),
+    (
+        lambda table, i: F.layer_norm(table[i.long()], (768,)),
+        [(30522, 768), (64, 512)],
+        torch.float32,
+        {"map:": "lanes", "BLOCK": 128},
+    ),
     (torch.mv, [(32768, 32768), (32768,)], torch.float32, {"GEMV_ROWS": 2, "GEMV_UNROLL": 1}),
 ]
 
@@ -117,3 +149,8 @@ def test_blocks_of_several_queries_of_a_decoded_token_are_small(heads: int, thre
     shapes = [(16, heads, 1, 128), (16, 8, 8192, 128), (16, 8, 8192, 128)]
     found = chosen(Op(decode), *shapes, dtype=torch.bfloat16)
     assert of(found, "call:scaled_dot_product_attention")[:1] == ["split"] and found["DECODE_BLOCK"] == threads
+
+
+@pytest.mark.parametrize(("side", "mappings"), [(8192, ["block", "columns"]), (1024, ["block"])])
+def test_a_matrix_is_reduced_along_its_rows_and_along_its_columns_apart(side: int, mappings: list[str]) -> None:
+    assert of(chosen(Op(both_ways), (side, side)), "map:") == mappings

@@ -14,7 +14,9 @@ from benchmarks.commands import knobs, session
 from benchmarks.common import ROOT
 from benchmarks.timing.sides import TimedSides
 from benchmarks.timing.variants import helpful_settings, idle_keys, settings_name, variant_programs, varied_settings
+from hipwright.api.task_engine import measured_choices
 from hipwright.capture.graph import Graph
+from hipwright.engine import space
 from hipwright.program import parse
 from tests.engine.harness import Op, captured
 
@@ -37,10 +39,10 @@ def graph() -> Graph:
 
 
 def test_settings_go_one_at_a_time_or_by_a_grid(graph: Graph) -> None:
-    one = list(varied_settings(graph, {}).values())
+    one = list(varied_settings(graph, {}, {}).values())
     assert one[0] == {} and all(len(chosen) == 1 for chosen in one[1:])
     assert {"BLOCK": 64} in one and {"BLOCK": 128} not in one  # 128 is the default
-    grid = varied_settings(graph, {"BLOCK": [64, 96], "VEC": [2]})
+    grid = varied_settings(graph, {"BLOCK": [64, 96], "VEC": [2]}, {})
     assert grid == {
         "default": {},
         "BLOCK=64 VEC=2": {"BLOCK": 64, "VEC": 2},
@@ -49,7 +51,7 @@ def test_settings_go_one_at_a_time_or_by_a_grid(graph: Graph) -> None:
 
 
 def test_programs_differ_and_take_values_that_the_space_has_not(graph: Graph) -> None:
-    made = variant_programs(graph, varied_settings(graph, {"BLOCK": [128, 96, 64]}))
+    made = variant_programs(graph, varied_settings(graph, {"BLOCK": [128, 96, 64]}, {}), {})
     assert list(made) == ["default", "BLOCK=96", "BLOCK=64"]
     for name, value in (("BLOCK=96", 96), ("BLOCK=64", 64)):
         assert parse(made[name].text).defines(made[name].knobs)["BLOCK"] == value
@@ -57,7 +59,7 @@ def test_programs_differ_and_take_values_that_the_space_has_not(graph: Graph) ->
 
 def test_keys_that_change_nothing_are_named(graph: Graph, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     grid = {"BLOCK": [64, 128], "split": [True], "call:nothing": ["library"], "VEC": [2]}
-    assert idle_keys(graph, varied_settings(graph, grid).values()) == ["split", "call:nothing"]
+    assert idle_keys(graph, varied_settings(graph, grid, {}).values(), {}) == ["split", "call:nothing"]
     (task := tmp_path / "added.py").write_text(TASK)
     assert main(["knobs", str(task), "--set", "BLOK=64,128", "--target", "cpu"]) == 1
     assert "changes no program of this task: BLOK" in capsys.readouterr().err
@@ -98,7 +100,7 @@ def test_settings_are_joined_one_by_one_where_they_help(
 
     singles = [{"BLOCK": 64}, {"VEC": 1}, {"VECS": 2}]
     settings = {"default": {}, **{settings_name(one): one for one in singles}}
-    monkeypatch.setattr(knobs, "varied_settings", lambda graph, grid: settings)
+    monkeypatch.setattr(knobs, "varied_settings", lambda graph, grid, base: settings)
     monkeypatch.setattr(TimedSides, "times", faster)
     assert main(["knobs", str(task), "--target", "cpu", "--rounds", "1", "--out", str(out)]) == 0
     assert [n for n in asked[0] if n in settings] == list(settings)
@@ -137,3 +139,15 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     broken.write_text("class Model: pass\n")
     assert main(["knobs", str(broken), "--target", "cpu"]) == 1
     assert "Model is not a torch.nn.Module" in capsys.readouterr().err
+
+
+def test_variants_start_from_what_a_run_on_the_target_starts_from() -> None:
+    """A float32 product on NVIDIA's GPUs is a split one there; the settings are told apart from it."""
+    graph = captured(Op(lambda x, y: x @ y), [torch.randn(1024, 1024), torch.randn(1024, 1024)])
+    base = measured_choices(["cuda"], {"cuda": "sm_90"})
+    (key,) = [key for key in space(graph) if key.startswith("call:")]
+    settings = varied_settings(graph, {}, base)
+    assert {key: "library"} in settings.values() and {key: "split"} not in settings.values()
+    made = variant_programs(graph, {"default": {}, "library": {key: "library"}}, base)
+    assert "__global__" in made["default"].text and "__global__" not in made["library"].text
+    assert "__global__" not in variant_programs(graph, {"default": {}}, {})["default"].text

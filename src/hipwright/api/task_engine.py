@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,6 @@ from hipwright.engine.rewrite.loops.repetition import LEAST_STEPS
 from hipwright.engine.templates.gemm.split_precision import STAGES, STAGES_LDS
 from hipwright.engine.tuned import Tuned, TuningCache, estimated_on, tuned_of
 from hipwright.errors import TaskError
-from hipwright.evaluation import Evaluator
 from hipwright.events import doing
 from hipwright.machine import Workbench
 from hipwright.records import Evaluation, Program
@@ -128,7 +127,7 @@ def task_engine(bench: Workbench) -> TaskEngine:
     """The engine on the task of a workbench."""
     graph = captured_graph(bench)
     doing("writing the first program")
-    measured = _measured_choices(bench)
+    measured = measured_choices(bench.evaluator.targets, bench.evaluator.architectures)
     made = author_partly(graph, lambda graph, choices: author(graph, {**measured, **choices}))
     base = {**measured, **({GIVEN_UP: made.given_up} if made.given_up else {})}
     programs = KeptPrograms(graph)
@@ -138,30 +137,31 @@ def task_engine(bench: Workbench) -> TaskEngine:
     return TaskEngine(graph, made.authored, source, programs, made.given_up, made.why)
 
 
-def _measured_choices(bench: Workbench) -> dict[str, Any]:
+def measured_choices(targets: Collection[str], gpus: Mapping[str, str]) -> dict[str, Any]:
     """Choices of programs for GPUs on which they are measured: split products, and their stages in LDS; and of programs
     for gfx950 alone, which no measurement stands behind.
 
     Every target of the run must be a GPU at hand with an architecture of NVIDIA's and the LDS for three stages; or be
     gfx950, simulated or not, or the processor. Where they are gfx942 too, templates know that all GPUs multiply 8-bit
     floats.
+
+    targets: of the run; gpus: the architectures of the GPUs at hand, by target.
     """
-    evaluator = bench.evaluator
-    architectures = _architectures(evaluator)
+    architectures = _architectures(targets, gpus)
     if architectures and architectures <= {GFX942.name, GFX950.name}:
         units = {FLOAT8_UNITS: ",".join(sorted(architectures))}
         return units | ({CDNA4: True} if architectures == {GFX950.name} else {})
-    if set(evaluator.targets) != set(evaluator.architectures):
+    if set(targets) != set(gpus):
         return {}
-    known = [TARGETS.architecture(name) for name in evaluator.architectures.values()]
+    known = [TARGETS.architecture(name) for name in gpus.values()]
     enough = all(one and one.vendor == NVIDIA and one.lds_per_block >= STAGES_LDS[3] for one in known)
     return {SPLIT: True, f"{DEFAULT}{STAGES}": 3} if enough else {}
 
 
-def _architectures(evaluator: Evaluator) -> set[str]:
+def _architectures(targets: Collection[str], gpus: Mapping[str, str]) -> set[str]:
     """The architectures of a run's targets, the processor left out; "" for a GPU that nothing is known of."""
-    found = {name: {one.name for one in TARGETS[name].architectures} for name in evaluator.targets if name != CPU.name}
-    found |= {name: {one} for name, one in evaluator.architectures.items()}
+    found = {name: {one.name for one in TARGETS[name].architectures} for name in targets if name != CPU.name}
+    found |= {name: {one} for name, one in gpus.items()}
     return set().union(*(one or {""} for one in found.values()))
 
 

@@ -1,7 +1,9 @@
 """Dimensions of a group's space are merged where accesses walk them as one, and split where accesses divide them.
 
 Splitting turns `i // 4` and `i % 4` into loop variables. It serves what a pixel shuffle or an interleaving view leaves
-behind: an index is divided once for several neighbours, and it shows which accesses run along memory.
+behind: an index is divided once for several neighbours, and it shows which accesses run along memory. The innermost
+dimension is not split into short rows for what is broadcast, such as the statistics of groups of channels: the others
+run along the whole.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from hipwright.engine.ir.expr import E, indices, walk
 from hipwright.engine.ir.index import Atom, Fn, Ix, Var, divide, ix, modulo, replace
 from hipwright.engine.lower.context import LoweringContext
 
+SHORT = 16
+"""Elements of a row that is shorter than the vectors of a wavefront's neighbours."""
 FACTORS = range(2, 65)
 """By which dimensions are split; those of a copy in another order by any number, which shows what it exchanges."""
 
@@ -78,10 +82,13 @@ def _walks_as_one(p: Ix, a: Var, b: Var, size: Ix) -> bool:
 
 def split_dimensions(c: LoweringContext, group: Group) -> None:
     """Split every dimension of a pointwise group of which accesses use quotient and remainder alone (in place)."""
+    last = len(group.space) - 1
     for k in reversed(range(len(group.space))):
         factor = _factor(group, group.variables[k])
         size = group.space[k]
         if factor is None or modulo(size, factor) != ix(0) or _divided_otherwise(group, group.variables[k], factor):
+            continue
+        if k == last and c.hint(factor) < SHORT and not _functions(group, group.variables[k], whole=True):
             continue
         outer, inner = c.arena.var("v", divide(size, factor)), c.arena.var("v", factor)
         _substitute(c, group, {group.variables[k]: ix(outer) * factor + ix(inner)})
@@ -100,10 +107,13 @@ def _substitute(c: LoweringContext, group: Group, table: Mapping[Atom, Ix]) -> N
         member.value, member.position = value, replace(member.position, found)
 
 
-def _functions(group: Group, variable: Var) -> list[Fn]:
-    """Quotients and remainders that hold the variable."""
+def _functions(group: Group, variable: Var, *, whole: bool = False) -> list[Fn]:
+    """Quotients and remainders that hold the variable. whole: those of positions that vary along every dimension."""
     values = [m.value for m in group.members]
     positions = [p for e in walk(values) for p in indices(e)] + [m.position for m in group.members]
+    if whole:
+        varying = {v for v, size in zip(group.variables, group.space, strict=True) if size != ix(1)}
+        positions = [p for p in positions if varying <= p.atoms()]
     atoms = [a for p in positions for a in p.atoms() if isinstance(a, Fn)]
     return [a for a in atoms if variable in a.a.atoms() or variable in a.b.atoms()]
 

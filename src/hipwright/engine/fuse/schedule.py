@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from hipwright.engine.fuse.directions import crosses
 from hipwright.engine.fuse.groups import PART, Group
 from hipwright.engine.fuse.overwriting import written_behind
 from hipwright.engine.fuse.placing import kept_dims, place
@@ -235,7 +236,7 @@ class Scheduler:
         if hazard and not shaped.dims:
             return False
         members = place(self.c, shaped, [*group.items, item])
-        if members is None:
+        if members is None or crosses(self.c, shaped, members):
             return False
         if hazard and not (written_behind(self, group, members) and (not item.target or self.over(item.target))):
             return False

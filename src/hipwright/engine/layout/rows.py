@@ -22,18 +22,16 @@ from hipwright.engine.layout.pointwise import (
     even_block_counts,
     power,
 )
-from hipwright.engine.layout.reductions import ReductionPlanner
+from hipwright.engine.layout.reductions import MANY_ROWS, ReductionPlanner
 from hipwright.engine.templates.base import depends
 from hipwright.engine.templates.rows.layout import KEPT_VALUES, RowLayout
 from hipwright.engine.templates.rows.long_sums import LONG_CHAIN
 from hipwright.engine.templates.rows.reducers import levels, pairs
 
 MAPPINGS = ("block", "lanes", "columns")
-MANY_ROWS = 64
-FEW_TERMS = 64
-"""Length up to which lanes reduce the middle of short rows: few columns lie side by side, and what the lanes of one
-column skip, those of the next read from the same lines. Sums over 39 fields of 10 columns took an H200 12.6 us by lanes
-and 20.8 by columns, five of whose eight threads side by side had one.
+SPREAD_ROWS = 64
+"""Rows that occupy the device long enough, where all are a few megabytes: 64 sums of 16,384 elements, behind other
+work, took an H200 7.5 us by a block each and 8.8 by two, whose counters are zeroed before.
 """
 SHORT_RUN = 1024  # elements of a dense run below which one tile takes several
 MOST_BLOCKS = 1024  # blocks that keep any of today's devices busy
@@ -105,16 +103,12 @@ class RowPlanner(ReductionPlanner):
             return "block"
         default = "block"
         if len(group.space) - 1 not in group.dims and self.rows >= FEW_COLUMNS:
-            default = "lanes" if self._short_and_narrow() else "columns"
+            default = "lanes" if self.short_and_narrow() else "columns"
+        elif self.runs_are_short() or self.walks_across():
+            default = "columns"
         elif self.length < SHORT_ROW and self.rows >= MANY_ROWS and not (self._fits_device() and self.length > 32 * 8):
             default = "lanes"
         return str(self.choose(f"map:{self.body.name}", MAPPINGS, default))
-
-    def _short_and_narrow(self) -> bool:
-        """Whether each run of the reduced dimensions lies in a few lines, beside few columns."""
-        last = len(self.group.space) - 1
-        narrow = last - 1 in self.group.dims and self.c.hint(self.group.space[last]) < FEW_COLUMNS
-        return narrow and self.length <= FEW_TERMS and self.rows >= MANY_ROWS
 
     def _fits_device(self) -> bool:
         return self.rows * self.length <= DEVICE_ELEMENTS
@@ -225,7 +219,8 @@ class RowPlanner(ReductionPlanner):
         once = min(items, max(16 // vec, 2))
         if not row.registers and lanes > 8 and vectors % (lanes * once) and vectors % (lanes // 2 * once) == 0:
             lanes //= 2  # every tile is full
-        block = 128 if vec * items >= KEPT_VALUES else 256  # small blocks where threads have many registers
+        # small blocks where threads have many registers, and where they wait for indices before rows
+        block = 128 if vec * items >= KEPT_VALUES or self.gathers() else 256
         block = self.few_threads(self.rows * lanes, block)
         return RowLayout("lanes", self.knob("BLOCK", block), self.knob("LANES", lanes)), lanes, items
 
@@ -341,4 +336,5 @@ class RowPlanner(ReductionPlanner):
             default = share >= 2 and (self.length > self._block_capacity() or (share >= 4 and total >= 1 << 20))
         else:
             default = share >= 2 and blocks < FEW_BLOCKS and total >= 1 << 16
+            default = default and not (self.rows >= SPREAD_ROWS and total <= 4 * DEVICE_ELEMENTS)
         return bool(self.choose(f"cooperative:{self.body.name}", (False, True), default))

@@ -14,6 +14,7 @@ from hipwright.engine.ir.index import ONE, ZERO, Fn, Ix, Var, divide, ix, produc
 from hipwright.engine.ir.index_text import to_c, to_python
 from hipwright.engine.ir.shapes import flatten, unflatten
 from hipwright.engine.lower.conv import ConvAxis
+from hipwright.engine.templates.access import has_unit_stride
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.conv.stencil import SIZES, Stencil, Tile, default_tile, tiles
@@ -42,10 +43,18 @@ class StencilScope:
         self.tile = Tile(*map(int, body.choose("tile", names, str(default_tile(s, body.hint, x.dtype))).split("x")))
         self.y_axis, self.x_axis = s.axes[-2:]
         self.one_row = not s.weights and self.y_axis.out == ONE  # a pool along rows: memory alone bounds it
-        self.block = body.knob("STENCIL_BLOCK", 128 if self.one_row else 256, (64, 128, 256, 512), "threads of a block")
+        threads = 128 if self.one_row and self._runs_along_memory() else 256  # others share the lines of columns
+        self.block = body.knob("STENCIL_BLOCK", threads, (64, 128, 256, 512), "threads of a block")
         self.k: CallKernel = body.kernel(names=NAMES)
         self.type = COMPUTE[x.dtype]
         self.index_type = self.k.kind
+
+    def _runs_along_memory(self) -> bool:
+        """Whether the input's last dimension is its buffer's."""
+        places = self.body.c.probe(self.x.shape)
+        loads = [e for e in walk([self.x.at(places)]) if e.op == "load"]
+        names = [a.name for a in places[-1].atoms() if isinstance(a, Var)]
+        return all(has_unit_stride(e.attr[1], name) for e in loads for name in names)
 
     # ------------------------------------------------------------ which outputs
 

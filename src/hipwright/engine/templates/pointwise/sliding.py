@@ -44,7 +44,7 @@ class Span:
 
 def stencil_rows(group: Group, side: int = PAIR) -> int:
     """The rows of `side` outputs that a thread should compute; 0 where the group is no stencil along its last
-    dimension, or needs more registers.
+    dimension, reads each of its buffers at one place, or needs more registers.
     """
     if len(group.space) < 2:
         return 0
@@ -52,6 +52,8 @@ def stencil_rows(group: Group, side: int = PAIR) -> int:
     loads = list({(e.attr[0], e.attr[1].key): e for e in walk(values) if e.op == "load"}.values())
     along = group.variables[-1].name
     if len(loads) < 4 or len(list(unconditional_loads(values))) < len(loads):
+        return 0
+    if len({e.attr[0] for e in loads}) == len(loads):  # a batch norm's: neighbours share what no thread reads twice
         return 0
     found = [linear(e.attr[1], along) for e in loads]
     if any(f is None or f[0] != ix(1) for f in found) or any(e.op in ("guard", "loop") for e in walk(values)):
