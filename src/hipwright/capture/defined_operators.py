@@ -12,14 +12,16 @@ from torch._C import DispatchKey
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_leaves
 
+from hipwright.higher_order import attention_dense, both_sides
+
 
 @contextmanager
 def operators_as_defined() -> Iterator[None]:
     """A context in which functions of torch are the operators by which torch defines them, where a captured graph would
-    not say what they do: `torch.instance_norm`, `torch.nn.functional.linear_cross_entropy`, and batch norms without a
-    momentum.
+    not say what they do: `torch.instance_norm`, `torch.nn.functional.linear_cross_entropy`, batch norms without a
+    momentum, `torch.cond` and `flex_attention`.
     """
-    with _running_statistics_seen(), _batches_counted(), _losses_unchunked():
+    with _running_statistics_seen(), _batches_counted(), _losses_unchunked(), both_sides(), attention_dense():
         yield
 
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
@@ -26,6 +28,16 @@ from hipwright.errors import TaskError
 
 _SAME = ("aten.detach.default", "aten.alias.default")
 _SAMPLES = (2, 3, 64)  # sizes at which a guard that export would not write either holds
+_TRANSFORMS = "torch._functorch.predispatch"
+
+
+class Transformed(Exception):  # a reason to trace another way, no error
+    """A forward calls torch.vmap, whose operators an exported graph has as those of one row."""
+
+
+def transforms(graph: torch.fx.Graph) -> bool:
+    """Whether a graph that torch.export traced, not decomposed yet, holds transforms of functions (torch.vmap)."""
+    return any(getattr(node.target, "__module__", None) == _TRANSFORMS for node in graph.nodes)
 
 
 def trace(model: torch.nn.Module, args: Sequence[Any], names: Sequence[str], dynamic: bool) -> Graph:
@@ -56,7 +68,8 @@ def trace(model: torch.nn.Module, args: Sequence[Any], names: Sequence[str], dyn
         outs[:] = [nesting]
         return flat, [held[name] for name in state if name not in params]
 
-    with mode:
+    # torch's forms in Python take sizes that are free where those in C++ do not
+    with mode, enable_python_dispatcher() if dynamic else nullcontext():
         with torch.no_grad():  # as the reference runs; what wants gradients says so itself
             first = make_fx(call, decomposition_table=STATEFUL, _allow_non_fake_inputs=True)(held, given)
         again = torch.func.functionalize(lambda *a: torch.fx.Interpreter(first).run(*a), remove="mutations")
