@@ -12,9 +12,10 @@ from torch._higher_order_ops.scan import scan
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from hipwright.api.live.forward.watch import CallWatch
-from hipwright.capture.forward import capture
+from hipwright.capture.forward import capture, exported
 from hipwright.capture.value_dependent import at_node
 from hipwright.engine import author
+from hipwright.errors import TaskError
 from hipwright.higher_order import OperatorMode, attention_dense, both_sides
 from hipwright.program.lower.live_bytes import LiveBytes
 from hipwright.program.lower.trace import OpTrace
@@ -185,6 +186,12 @@ def test_vmap_is_traced_below_it() -> None:
     x = torch.randn(9, 5)
     expected, native, _ = reference(model, [x])
     compare(run(author(graph, {}).program, model, [x])[0], expected, native)
+
+
+@pytest.mark.parametrize("model", [Biased(), Op(lambda q, k, v: torch.vmap(lambda row: row.softmax(-1))(q + k + v))])
+def test_an_exported_program_of_them_is_refused_in_one_line(model: torch.nn.Module) -> None:
+    with pytest.raises(TaskError, match=r"^cannot capture: torch.export does not trace torch.vmap and flex_attention$"):
+        exported(model, list(torch.randn(3, 2, 2, 6, 4)))
 
 
 class Padded(torch.nn.Module):

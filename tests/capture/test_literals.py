@@ -29,7 +29,19 @@ def after_a_write(x: Any) -> Any:
     return x.flatten()[: int(sizes[0])] + 1
 
 
-@pytest.mark.parametrize("forward", [by_a_count, by_a_grid, after_a_write])
+def over_dimensions(x: Any) -> Any:
+    """As MONAI's losses sum."""
+    axes = torch.arange(1, len(x.shape)).tolist()
+    return x.exp().sum(axes) - x.amax(axes)
+
+
+def after_a_step(x: Any) -> Any:
+    places = torch.arange(4)
+    places += 1
+    return x.flatten()[: int(places[3])] + places.sum()
+
+
+@pytest.mark.parametrize("forward", [by_a_count, by_a_grid, after_a_write, over_dimensions, after_a_step])
 def test_numbers_of_constants_are_known(forward: Callable[..., Any]) -> None:
     model, x = Op(forward), torch.randn(3, 4, 5)
     expected, native, _ = reference(model, [x])
@@ -45,6 +57,11 @@ def test_a_number_of_an_argument_is_not_known(given: list[int]) -> None:
 
     with pytest.raises(TaskError, match=r"line \d+: `.*int\(sizes\[0\]\)"):
         captured(Op(forward), [torch.randn(7)])
+
+
+def test_places_over_a_size_are_no_constants() -> None:
+    graph = captured(Op(lambda x: x + torch.arange(x.shape[0])), [torch.randn(7)])
+    assert graph.symbols and any("arange" in node.op for node in graph.nodes)
 
 
 @pytest.mark.parametrize("dtype", [None, torch.float16])

@@ -162,6 +162,28 @@ def _literals_known() -> Iterator[None]:
         fake_tensor.CONSTANT_NUMEL_LIMIT, proxy_tensor.CONSTANT_NUMEL_LIMIT = before
 
 
+@contextmanager
+def _places_known() -> Iterator[None]:
+    """As `_literals_known`, of a `torch.arange` over constants, which is no constant in the graph: the dimensions that
+    a loss is summed over.
+    """
+    whole = torch.arange
+
+    def arange(*args: Any, **kwargs: Any) -> Any:
+        out = whole(*args, **kwargs)
+        if type(out) is fake_tensor.FakeTensor and all(type(one) is int for one in args) and out.numel() <= _SMALL:
+            with proxy_tensor.disable_proxy_modes_tracing(), fake_tensor.unset_fake_temporarily():
+                out.constant = whole(*args, dtype=out.dtype)
+            out.fake_mode.fake_tensor_converter.add_constant_storage_mapping(out)
+        return out
+
+    torch.arange = arange
+    try:
+        yield
+    finally:
+        torch.arange = whole
+
+
 _AS_DEFINED: tuple[Callable[[], AbstractContextManager[None]], ...] = (
     _running_statistics_seen,
     _batches_counted,
@@ -170,6 +192,7 @@ _AS_DEFINED: tuple[Callable[[], AbstractContextManager[None]], ...] = (
     attention_dense,
     _numbers_stacked,
     _literals_known,
+    _places_known,
 )
 _SMALL = 64
 """Elements of a tensor of constants whose values are known while a forward is traced."""

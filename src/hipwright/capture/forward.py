@@ -26,7 +26,7 @@ from hipwright.capture.defined_operators import narrows_gathered, operators_as_d
 from hipwright.capture.fake_operators import lengths_as_tensors, register
 from hipwright.capture.fx_nodes import Builder, access_of, calls_of, nest, same_shapes
 from hipwright.capture.graph import Graph, Input, Mutation, Node
-from hipwright.capture.joint import Transformed, trace, transforms
+from hipwright.capture.joint import Transformed, trace, transforms, transforms_refused
 from hipwright.capture.long_graphs import LONG, needs_no_decomposition
 from hipwright.capture.plain_attributes import attributes_as_buffers, no_fixed_state, placed_items
 from hipwright.capture.raising_checks import raising_checks_pass
@@ -169,7 +169,8 @@ def _export(model: torch.nn.Module, args: tuple[Any, ...], free: int | Varying |
         shapes = pytree.tree_map(one, dict(inspect.signature(model.forward).bind(*args).arguments))
     with warnings.catch_warnings(), torch.no_grad(), steps_unwalked(), attributes_as_buffers(model), narrows_gathered():
         warnings.simplefilter("ignore")
-        exported = torch.export.export(model, args, dynamic_shapes=shapes, strict=False)
+        with transforms_refused():
+            exported = torch.export.export(model, args, dynamic_shapes=shapes, strict=False)
         lifted = (exported.constants.get(name) for name in exported.graph_signature.lifted_tensor_constants)
         no_fixed_state(lifted, dict(model.named_parameters()) | dict(model.named_buffers()))
         if writes_to_narrows(exported.graph):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -28,11 +28,27 @@ from hipwright.errors import TaskError
 
 _SAME = ("aten.detach.default", "aten.alias.default")
 _SAMPLES = (2, 3, 64)  # sizes at which a guard that export would not write either holds
-_TRANSFORMS = "torch._functorch.predispatch"
+_TRANSFORMS, _LOST = "torch._functorch.predispatch", "fake tensor in the exported program"
 
 
-class Transformed(Exception):  # a reason to trace another way, no error
-    """A forward calls torch.vmap, whose operators an exported graph has as those of one row."""
+class Transformed(TaskError):
+    """A forward calls torch.vmap or flex_attention, whose operators an exported graph has as those of one row."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "cannot capture: torch.export does not trace torch.vmap and flex_attention", hint="give it as a task file"
+        )
+
+
+@contextmanager
+def transforms_refused() -> Iterator[None]:
+    """A context in which torch.export raises Transformed where it lost the operators of torch.vmap."""
+    try:
+        yield
+    except RuntimeError as error:
+        if _LOST in str(error):
+            raise Transformed from error
+        raise
 
 
 def transforms(graph: torch.fx.Graph) -> bool:
