@@ -22,6 +22,7 @@ _WHOLE = ("embedding", "convolution", "convolution_double", "pack_padded", "weig
 _ALSO = ("nll_loss_forward", "nll_loss2d_forward", "_fused_rms_norm")
 _INNER = (
     "_chunk_cat",
+    "_safe_softmax",
     "_unsafe_index",
     "_unsafe_index_put",
     "_unsafe_masked_index",

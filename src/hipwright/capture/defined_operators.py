@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 import torch
 from torch._C import DispatchKey
+from torch._subclasses import fake_tensor
+from torch.fx.experimental import proxy_tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_leaves
+
+from hipwright.higher_order import attention_dense, both_sides
 
 
 @contextmanager
 def operators_as_defined() -> Iterator[None]:
     """A context in which functions of torch are the operators by which torch defines them, where a captured graph would
-    not say what they do: `torch.instance_norm`, `torch.nn.functional.linear_cross_entropy`, and batch norms without a
-    momentum.
+    not say what they do: `torch.instance_norm`, `torch.nn.functional.linear_cross_entropy`, batch norms without a
+    momentum, `torch.cond`, `flex_attention`, and tensors of numbers that tensors hold.
     """
-    with _running_statistics_seen(), _batches_counted(), _losses_unchunked():
+    with ExitStack() as entered:
+        for form in _AS_DEFINED:
+            entered.enter_context(form())
         yield
 
 
@@ -109,6 +115,87 @@ def _losses_unchunked() -> Iterator[None]:
         functional.linear_cross_entropy = chunked
 
 
+@contextmanager
+def _numbers_stacked() -> Iterator[None]:
+    """`torch.tensor` and `torch.as_tensor` of a list with tensors of no dimensions stack them: torch reads their
+    memory, which a tracer's tensors have none of.
+    """
+    before = {name: getattr(torch, name) for name in ("tensor", "as_tensor")}
+
+    def stacked(made: Any) -> Any:
+        def make(data: Any, *args: Any, **kwargs: Any) -> Any:
+            held = [one for one in tree_leaves(data) if isinstance(one, torch.Tensor)]
+            alike = isinstance(data, (list, tuple)) and held and not any(one.ndim for one in held)
+            if not alike or args or not kwargs.keys() <= {"dtype", "device"}:
+                return made(data, *args, **kwargs)
+            return _stack(data, before["tensor"]).detach().to(**kwargs)
+
+        return make
+
+    for name, made in before.items():
+        setattr(torch, name, stacked(made))
+    try:
+        yield
+    finally:
+        for name, made in before.items():
+            setattr(torch, name, made)
+
+
+def _stack(data: Any, number: Any) -> torch.Tensor:
+    """A nesting of numbers and tensors of no dimensions as one tensor. number: makes a tensor of a number."""
+    if isinstance(data, (list, tuple)):
+        return torch.stack([_stack(one, number) for one in data])
+    return data if isinstance(data, torch.Tensor) else number(data)
+
+
+@contextmanager
+def _literals_known() -> Iterator[None]:
+    """Small tensors that a forward makes of constants have their values while it is traced, and what is computed of
+    these alone has: a count of elements, the sizes of a grid. Torch keeps those of one element, twice: its second
+    place misses writes through a view.
+    """
+    before = fake_tensor.CONSTANT_NUMEL_LIMIT, proxy_tensor.CONSTANT_NUMEL_LIMIT
+    fake_tensor.CONSTANT_NUMEL_LIMIT, proxy_tensor.CONSTANT_NUMEL_LIMIT = _SMALL, 0
+    try:
+        yield
+    finally:
+        fake_tensor.CONSTANT_NUMEL_LIMIT, proxy_tensor.CONSTANT_NUMEL_LIMIT = before
+
+
+@contextmanager
+def _places_known() -> Iterator[None]:
+    """As `_literals_known`, of a `torch.arange` over constants, which is no constant in the graph: the dimensions that
+    a loss is summed over.
+    """
+    whole = torch.arange
+
+    def arange(*args: Any, **kwargs: Any) -> Any:
+        out = whole(*args, **kwargs)
+        if type(out) is fake_tensor.FakeTensor and all(type(one) is int for one in args) and out.numel() <= _SMALL:
+            with proxy_tensor.disable_proxy_modes_tracing(), fake_tensor.unset_fake_temporarily():
+                out.constant = whole(*args, dtype=out.dtype)
+            out.fake_mode.fake_tensor_converter.add_constant_storage_mapping(out)
+        return out
+
+    torch.arange = arange
+    try:
+        yield
+    finally:
+        torch.arange = whole
+
+
+_AS_DEFINED: tuple[Callable[[], AbstractContextManager[None]], ...] = (
+    _running_statistics_seen,
+    _batches_counted,
+    _losses_unchunked,
+    both_sides,
+    attention_dense,
+    _numbers_stacked,
+    _literals_known,
+    _places_known,
+)
+_SMALL = 64
+"""Elements of a tensor of constants whose values are known while a forward is traced."""
 _NARROW = torch.ops.aten.narrow.Tensor
 _gathers = ContextVar("_gathers", default=False)
 

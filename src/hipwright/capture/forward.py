@@ -2,7 +2,7 @@
 
 torch.export traces on fake tensors (https://docs.pytorch.org/docs/stable/export.html). Only backward
 operators are decomposed (capture/backward_operators.py): others stay whole (an LSTM is one node), and mutation is made
-functional. What computes gradients itself is traced below autograd (joint.py).
+functional. What computes gradients itself, or calls torch.vmap, is traced below autograd (joint.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -26,7 +26,7 @@ from hipwright.capture.defined_operators import narrows_gathered, operators_as_d
 from hipwright.capture.fake_operators import lengths_as_tensors, register
 from hipwright.capture.fx_nodes import Builder, access_of, calls_of, nest, same_shapes
 from hipwright.capture.graph import Graph, Input, Mutation, Node
-from hipwright.capture.joint import trace
+from hipwright.capture.joint import Transformed, trace, transforms, transforms_refused
 from hipwright.capture.long_graphs import LONG, needs_no_decomposition
 from hipwright.capture.plain_attributes import attributes_as_buffers, no_fixed_state, placed_items
 from hipwright.capture.raising_checks import raising_checks_pass
@@ -79,13 +79,17 @@ def _captured(model: torch.nn.Module, args: Sequence[Any], long: int | None, var
         except TraceTooLong:
             free = 1
             continue
+        except Transformed:
+            below, attempts = True, [(tuple(args), True), (tuple(args), False)]
+            continue
         except Exception as problem:  # tracing raises many types for "this cannot be traced"
             problems.append(problem)
         attempts.pop(0)
     refused = _refused(problems[-1], model)
     if not below and refused.hint in (UNTRACED, NUMBER_HINT):
-        with contextlib.suppress(Exception):  # a module may ask whether it is exported, and do then what it cannot
-            return trace(model, args, names, False).to_dict()
+        for dynamic in (True, False):  # a module may ask whether it is exported, and do then what it cannot
+            with contextlib.suppress(Exception), operators_as_defined():
+                return trace(model, args, names, dynamic).to_dict()
     raise refused
 
 
@@ -165,21 +169,23 @@ def _export(model: torch.nn.Module, args: tuple[Any, ...], free: int | Varying |
         shapes = pytree.tree_map(one, dict(inspect.signature(model.forward).bind(*args).arguments))
     with warnings.catch_warnings(), torch.no_grad(), steps_unwalked(), attributes_as_buffers(model), narrows_gathered():
         warnings.simplefilter("ignore")
-        exported = torch.export.export(model, args, dynamic_shapes=shapes, strict=False)
+        with transforms_refused():
+            exported = torch.export.export(model, args, dynamic_shapes=shapes, strict=False)
         lifted = (exported.constants.get(name) for name in exported.graph_signature.lifted_tensor_constants)
         no_fixed_state(lifted, dict(model.named_parameters()) | dict(model.named_buffers()))
         if writes_to_narrows(exported.graph):
             raise TaskError("cannot capture: a write to a narrow that starts where a tensor says", hint=UNTRACED)
-        traced = _ranks(exported)
+        if transforms(exported.graph):
+            raise Transformed
+        traced = {node.name: node for node in exported.graph.nodes}
         _no_unused_draws(exported)
         table = decompositions()
         if not needs_no_decomposition(exported, table, long):
             exported = exported.run_decompositions(table)
-    # torch 2.13 gives nll_loss_nd without reduction the shape () here, and all that follows, when the batch is free
-    for op, ranks in _ranks(exported).items():
-        before = traced.get(op, ranks)  # a decomposition may add calls of an operator: only equal counts are compared
-        if len(before) == len(ranks) and sorted(before) != sorted(ranks):  # a decomposition may change their order
-            raise TaskError(f"torch.export loses dimensions of {op}")
+    for node in exported.graph.nodes:
+        # torch 2.13 gives nll_loss_nd without reduction the shape () here, and all that follows, when the batch is free
+        if _loses_dimensions(node, traced):
+            raise TaskError(f"torch.export loses dimensions of {node.target}", hint=UNTRACED)
     return exported
 
 
@@ -202,14 +208,18 @@ def _draws(node: torch.fx.Node) -> bool:
     return draws_numbers(Node(name=node.name, op=str(node.target), args=args, kwargs=kwargs, outs=()))
 
 
-def _ranks(exported: ExportedProgram) -> dict[str, list[int]]:
-    """By operator, the ranks of its calls that give one tensor."""
-    found: dict[str, list[int]] = {}
-    for node in exported.graph.nodes:
-        value = node.meta.get("val")
-        if node.op == "call_function" and isinstance(value, torch.Tensor):
-            found.setdefault(str(node.target), []).append(value.ndim)
-    return found
+def _loses_dimensions(node: Any, traced: Mapping[str, Any]) -> bool:
+    """Whether a node of a decomposed graph has fewer or more dimensions than the same call had. traced: by name, the
+    nodes of the graph that was decomposed.
+    """
+    source = next(iter(node.meta.get("from_node") or ()), None)
+    while source is not None and source.from_node:
+        source = source.from_node[-1]
+    before = traced.get(source.name) if source is not None else None
+    if before is None or before.target is not node.target:
+        return False
+    values = [one.meta.get("val") for one in (before, node)]
+    return all(isinstance(value, torch.Tensor) for value in values) and values[0].ndim != values[1].ndim
 
 
 def _parameter_names(model: torch.nn.Module, count: int) -> list[str]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
@@ -26,6 +28,32 @@ from hipwright.errors import TaskError
 
 _SAME = ("aten.detach.default", "aten.alias.default")
 _SAMPLES = (2, 3, 64)  # sizes at which a guard that export would not write either holds
+_TRANSFORMS, _LOST = "torch._functorch.predispatch", "fake tensor in the exported program"
+
+
+class Transformed(TaskError):
+    """A forward calls torch.vmap or flex_attention, whose operators an exported graph has as those of one row."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "cannot capture: torch.export does not trace torch.vmap and flex_attention", hint="give it as a task file"
+        )
+
+
+@contextmanager
+def transforms_refused() -> Iterator[None]:
+    """A context in which torch.export raises Transformed where it lost the operators of torch.vmap."""
+    try:
+        yield
+    except RuntimeError as error:
+        if _LOST in str(error):
+            raise Transformed from error
+        raise
+
+
+def transforms(graph: torch.fx.Graph) -> bool:
+    """Whether a graph that torch.export traced, not decomposed yet, holds transforms of functions (torch.vmap)."""
+    return any(getattr(node.target, "__module__", None) == _TRANSFORMS for node in graph.nodes)
 
 
 def trace(model: torch.nn.Module, args: Sequence[Any], names: Sequence[str], dynamic: bool) -> Graph:
@@ -56,7 +84,8 @@ def trace(model: torch.nn.Module, args: Sequence[Any], names: Sequence[str], dyn
         outs[:] = [nesting]
         return flat, [held[name] for name in state if name not in params]
 
-    with mode:
+    # torch's forms in Python take sizes that are free where those in C++ do not
+    with mode, enable_python_dispatcher() if dynamic else nullcontext():
         with torch.no_grad():  # as the reference runs; what wants gradients says so itself
             first = make_fx(call, decomposition_table=STATEFUL, _allow_non_fake_inputs=True)(held, given)
         again = torch.func.functionalize(lambda *a: torch.fx.Interpreter(first).run(*a), remove="mutations")

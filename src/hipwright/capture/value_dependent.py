@@ -40,6 +40,7 @@ class ValueDependentSize(ValueError):
 def at_node(node: Any) -> str:
     """The statement that made a node: "task.py line 12: `y = x[x > 0]`", "" where it is not known."""
     found = list(_TRACE.finditer(str(node.meta.get("stack_trace") or "")))
+    found = [one for one in found if not one["file"].startswith(("<", *_OURS))] or found
     if not found:
         return ""
     last = found[-1]

@@ -195,6 +195,26 @@ def test_the_determinant_of_a_singular_matrix_is_0(function: Function) -> None:
     assert (torch.as_tensor(found) == 0).all() and "sub_rn(" in text
 
 
+def _variances(x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """Of the rows of each group, as torch_geometric has it."""
+    sums, squares = (x.new_zeros(8, x.shape[1]).index_add(0, places, one) for one in (x, x * x))
+    counts = x.new_zeros(8).index_add(0, places, torch.ones_like(x[:, 0])).clamp(min=1)[:, None]
+    mean = sums / counts
+    return squares / counts - mean * mean
+
+
+def _of_means(mean: torch.Tensor, squares: torch.Tensor) -> torch.Tensor:
+    return -mean.square() + squares
+
+
+def test_the_variance_of_one_element_is_0() -> None:
+    """A square that is contracted into the difference leaves the rounding error of the other."""
+    x = shifted(8, 16)
+    for function, other in ((_variances, torch.arange(8).flip(0)), (_of_means, x * x)):
+        found, text = got(function, [x, other])
+        assert (torch.as_tensor(found) == 0).all() and "sub_rn(" in text
+
+
 @pytest.mark.parametrize("eps", [1e-8, 0.0])
 def test_a_cosine_lies_between_minus_1_and_1(eps: float) -> None:
     draw = torch.Generator().manual_seed(10)

@@ -1,10 +1,12 @@
-"""Differences whose operands must be rounded first: of two products, or of a value and a statistic of such values.
+"""Differences whose operands must be rounded first: of two products, of a value and a statistic of such values, or of a
+value and a square.
 
 Compilers contract x * y - top into one instruction that does not round the product, while top is the largest of rounded
 products: exp(x * y - top) is then off by half a unit in the last place of a possibly large product, where it should be
 1. Of two products one would be rounded and one not: the determinant of a singular matrix is then not 0, but the other's
-rounding error, and may be negative. Such differences are written sub_rn(a, b), which no compiler contracts
-(hipwright/arithmetic.h).
+rounding error, and may be negative. A mean of squares less the square of the mean is the variance: of one element, or
+of equal ones, it is 0 where both squares are rounded. Such differences are written sub_rn(a, b), which no compiler
+contracts (hipwright/arithmetic.h).
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ class Rounding:
         self._product: dict[int, bool] = {}
 
     def separately_rounded(self, e: E) -> tuple[E, E] | None:
-        """(a, b) where e is a - b or a + -b of two products, or of a statistic and possibly a product; else None."""
+        """(a, b) where e is a - b or a + -b of two products, of a statistic and possibly a product, or of a square and
+        what is no constant; else None.
+        """
         if e.op != "bin" or e.attr not in ("+", "-") or e.ctype not in FLOATS:
             return None
         a, b = e.args
@@ -38,8 +42,10 @@ class Rounding:
             (b,) = b.args
         if all(one.op == "bin" and one.attr == "*" and self.product(one) for one in (a, b)):
             return a, b
-        found = (self.statistic(a) and self.product(b)) or (self.statistic(b) and self.product(a))
-        return (a, b) if found else None
+        for one, other in ((a, b), (b, a)):
+            if (self.statistic(one) and self.product(other)) or (one.op != "const" and _square(other)):
+                return a, b
+        return None
 
     def statistic(self, e: E) -> bool | None:
         """Whether e consists of reduced values: True, False if it holds an element, None if of constants alone."""
@@ -72,6 +78,10 @@ class Rounding:
                 return bool(e.attr == "*")
             return self.separately_rounded(e) is None and any(map(self.product, e.args))
         return any(map(self.product, e.args))
+
+
+def _square(e: E) -> bool:
+    return (e.op, e.attr) == ("fn", "square") or ((e.op, e.attr) == ("bin", "*") and e.args[0].id == e.args[1].id)
 
 
 def _scale(e: E) -> bool:

@@ -8,19 +8,26 @@ from collections.abc import Mapping, Sequence
 from hipwright import syntax
 from hipwright.engine.ir.index import ZERO, Fn, Ix, Sym, Var, ix, product, split
 
+_PLAIN = (ast.Constant, ast.Name, ast.Load, ast.UnaryOp, ast.USub, ast.BinOp, ast.Mult)
+
 
 class SizeNotSupported(Exception):
     """A symbolic size that the engine can neither express nor evaluate; captured sizes can be written for instead."""
 
 
 class SizeReader:
-    """Reads size expressions; a sum or quotient of symbols becomes a symbol itself, defined in `derived`."""
+    """Reads size expressions; a sum or quotient of symbols becomes a symbol itself, defined in `derived`.
 
-    def __init__(self, symbols: Sequence[str]) -> None:
+    hints: captured sizes. What is negative there (an amount of padding that crops) is the negative of a symbol, as none
+    is below zero.
+    """
+
+    def __init__(self, symbols: Sequence[str], hints: Mapping[str, int] | None = None) -> None:
         self.symbols = set(symbols)
+        self._hints = dict(hints or {})
         self.steps: set[str] = set()  # symbols that count the steps of loops; sums of them are places, no sizes
         self.derived: dict[str, str] = {}
-        self._names: dict[str, str] = {}
+        self._sizes: dict[str, Ix] = {}
         self._read_before: dict[tuple[str, int, int], Ix] = {}
 
     def read(self, size: int | str) -> Ix:
@@ -46,7 +53,23 @@ class SizeReader:
         if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)) and self._counts(node):
             left, right = self._read(node.left), self._read(node.right)
             return left + right if isinstance(node.op, ast.Add) else left - right
+        if isinstance(node, ast.Call) and (bound := self._bound(node)) is not None:
+            return bound
         return self._derive(node)
+
+    def _bound(self, node: ast.Call) -> Ix | None:
+        """The least or largest of two sizes where all sizes have the same one, e.g. -1 of min(-1, n)."""
+        if not (isinstance(node.func, ast.Name) and node.func.id in ("min", "max") and len(node.args) == 2):
+            return None
+        if not all(isinstance(part, _PLAIN) for one in node.args for part in ast.walk(one)):
+            return None
+        a, b = map(self._read, node.args)
+        if a.value is not None and b.value is not None:
+            return None
+        for less, more in ((a, b), (b, a)):
+            if all(count >= 0 for count in (more - less).terms.values()):
+                return less if node.func.id == "min" else more
+        return None
 
     def _counts(self, node: ast.expr) -> bool:
         """Whether an expression is a place that counts with the steps of a loop."""
@@ -68,26 +91,35 @@ class SizeReader:
             allowed = (ast.BinOp, ast.Constant, ast.Call, ast.Load, ast.operator, ast.UnaryOp, ast.USub)
             if not known and not isinstance(part, allowed):
                 raise SizeNotSupported(f"cannot read the size {text}")
-        name = self._names.get(text)
-        if name is None:
+        if text not in self._sizes:
             used = [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in self.symbols]
             if not used:
                 raise SizeNotSupported(f"no symbol in the size {text}")
             first = used[0]
             name = f"{first}_out" if f"{first}_out" not in self.derived else f"{first}_out{len(self.derived)}"
-            self._names[text] = name
-            self.derived[name] = text
-        return ix(Sym(name))
+            negative = self._is_negative(text)
+            self.derived[name] = f"-({text})" if negative else text
+            self._sizes[text] = -ix(Sym(name)) if negative else ix(Sym(name))
+        return self._sizes[text]
+
+    def _is_negative(self, text: str) -> bool:
+        try:
+            return _number(text, self._hints) < 0
+        except (NameError, ZeroDivisionError):  # a size that loops count, or one that is refused later
+            return False
 
     def evaluate_derived(self, hints: dict[str, int]) -> None:
         """Add the captured value of each derived size to `hints`. Raises SizeNotSupported where one divides by zero."""
         for name, text in self.derived.items():
             if name not in hints:
-                scope = {"min": min, "max": max, **hints}
                 try:
-                    hints[name] = int(eval(text, {"__builtins__": {}}, scope))
+                    hints[name] = _number(text, hints)
                 except ZeroDivisionError as problem:
                     raise SizeNotSupported(f"the size {text} divides by zero") from problem
+
+
+def _number(text: str, sizes: Mapping[str, int]) -> int:
+    return int(eval(text, {"__builtins__": {}}, {"min": min, "max": max, **sizes}))
 
 
 def _apply(operator: str, a: int, b: int) -> int:

@@ -70,7 +70,7 @@ class LoweringState:
         self.graph = graph
         self.choices = choices
         hints = {s.name: s.hint for s in graph.symbols} | (outer.c.hints if outer else {})
-        self.reader: SizeReader = outer.reader if outer else SizeReader([s.name for s in graph.symbols])
+        self.reader: SizeReader = outer.reader if outer else SizeReader(list(hints), hints)
         self.c: LoweringContext = LoweringContext(self.reader, hints)
         self.c.names = outer.c.names if outer else self.c.names
         self.c.wide = bool(choices.get("wide", False))

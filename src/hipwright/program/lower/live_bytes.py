@@ -6,12 +6,12 @@ import weakref
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from hipwright.higher_order import OperatorMode
 from hipwright.torchio import tensors_of
 
 
-class LiveBytes(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
+class LiveBytes(OperatorMode):
     """Follows which results live, on tensors with or without data.
 
     most: the most bytes that they hold at once; arguments that are not made inside the block count nothing.
@@ -22,11 +22,11 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch
         self.most = self._living = 0
         self._known: dict[int, weakref.ref[Any]] = {}  # a storage's object lives as long as the storage
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Runs the operator and counts what lives after it, its arguments included."""
         for tensor in tensors_of((args, kwargs)):
             self._meet(tensor, made=False)
-        out = func(*args, **(kwargs or {}))
+        out = func(*args, **kwargs)
         for tensor in tensors_of(out):
             self._meet(tensor, made=True)
         self.most = max(self.most, self._living)

@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from hipwright.errors import CandidateError
+from hipwright.higher_order import OperatorMode
 from hipwright.program.lower.arguments import Argument, Dim3
 from hipwright.program.lower.closures import lower
 from hipwright.program.lower.live_bytes import LiveBytes
@@ -61,7 +61,7 @@ class NoopLauncher:
         return out
 
 
-class OpTrace(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
+class OpTrace(OperatorMode):
     """Records every operator that torch dispatches inside the block.
 
     ops: [{"op": "aten.addmm.default", "in": [spec, ...], "out": [spec, ...]}], tensors in order, lists flattened.
@@ -71,13 +71,13 @@ class OpTrace(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch i
         super().__init__()
         self.ops: list[dict[str, Any]] = []
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Runs the operator and records its inputs and outputs."""
         try:
-            out = func(*args, **(kwargs or {}))
+            out = func(*args, **kwargs)
         except NotImplementedError:
             shaped: Callable[..., Any] = UNSHAPED.get(func, partial(_on_zeros, func))
-            out = shaped(*args, **(kwargs or {}))
+            out = shaped(*args, **kwargs)
         ins = [spec(t) for t in tensors_of((args, kwargs or {}))]
         self.ops.append({"op": str(func), "in": ins, "out": [spec(t) for t in tensors_of(out)]})
         return out

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from hipwright.errors import TaskError
+from hipwright.higher_order import OperatorMode
 from hipwright.task.host.modes import depthwise
 from hipwright.task.host.modes.rounded_sums import RoundedSums
 from hipwright.task.host.modes.ties import TieMarker
@@ -45,7 +45,7 @@ def _widen(value: Any) -> Any:
     return torch.complex128 if value.is_complex else torch.float64
 
 
-class _Operators(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
+class _Operators(OperatorMode):
     """Dtype arguments of operators: x.half(), x.to(torch.float32), torch.zeros(..., dtype=torch.bfloat16).
 
     largest: what nan_to_num makes of Inf by default, the largest number of the dtype that the code itself has. noted:
@@ -61,12 +61,12 @@ class _Operators(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torc
         self._largest = largest
         self._noted = noted
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
         if self._noted is not None and draws(func):
             return self._noted.called(func, args, kwargs or {})
         check_operands(func, args, kwargs)
         args = tuple(map(_widen, args))  # no operator takes a list of dtypes
-        kwargs = {name: _widen(value) for name, value in (kwargs or {}).items()}
+        kwargs = {name: _widen(value) for name, value in kwargs.items()}
         if func.overloadpacket in _NAN_TO_NUM:
             names = ("nan", "posinf", "neginf")
             given = {**dict(zip(names, args[1:], strict=False)), **kwargs}

@@ -70,3 +70,10 @@ def spec_of(tensor: torch.Tensor) -> TensorSpec:
     return TensorSpec(
         dtype=str(tensor.dtype).removeprefix("torch."), shape=tuple(tensor.shape), stride=tuple(tensor.stride())
     )
+
+
+def allocated(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor without data with memory that is not touched, which costs nothing where nobody reads values; any other
+    as it is.
+    """
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype) if tensor.is_meta else tensor

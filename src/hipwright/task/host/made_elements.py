@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from hipwright.higher_order import OperatorMode
 
 HUGE, LARGE = 64, 1 << 24
 """Times the elements of inputs and outputs, and elements, from which on a tensor between them decides the cost."""
@@ -17,15 +18,15 @@ _ELEMENT_OPERATIONS = 64.0
 """Operations of a product in the time in which an element is made and stored."""
 
 
-class MadeElements(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
+class MadeElements(OperatorMode):
     """Counts the elements that operators make, views left out. largest: of one tensor; total: of all."""
 
     def __init__(self) -> None:
         super().__init__()
         self.largest = self.total = 0
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
+    def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
+        out = func(*args, **kwargs)
         if not any(one.alias_info is not None and not one.alias_info.is_write for one in func._schema.returns):
             sizes = [leaf.numel() for leaf in pytree.tree_leaves(out) if isinstance(leaf, torch.Tensor)]
             self.largest = max([self.largest, *sizes])

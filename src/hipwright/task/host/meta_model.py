@@ -16,6 +16,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from hipwright.higher_order import both_sides
 from hipwright.program.lower.live_bytes import LiveBytes
 from hipwright.program.lower.trace import OpTrace
 from hipwright.task.host import state as states
@@ -79,9 +80,9 @@ class MetaModel:
         model = self._model(how)
         run = partial(self._guarded, call, model)
         if how == "meta":
-            with torch.no_grad(), torch.device("meta"), MetaShapes():
+            with torch.no_grad(), torch.device("meta"), both_sides(), MetaShapes():
                 return _watched(run, map_torch(list(inputs), without_data), watches)
-        with torch.no_grad(), _fake_mode():
+        with torch.no_grad(), both_sides(), _fake_mode():
             arguments = map_torch(list(inputs), lambda t: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype))
             return _watched(run, arguments, watches)
 

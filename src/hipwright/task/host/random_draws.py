@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from hipwright.errors import TaskError
+from hipwright.higher_order import OperatorMode
 
 FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
 NARROW = (torch.float32, torch.float16, torch.bfloat16, torch.complex64, *FLOAT8)
@@ -36,15 +36,14 @@ class DrawForm:
     made: tuple[torch.dtype, ...]
 
 
-class DrawRecorder(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
+class DrawRecorder(OperatorMode):
     """Notes the random operators of a run in its own dtypes."""
 
     def __init__(self) -> None:
         super().__init__()
         self.forms: list[DrawForm] = []
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+    def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
         if not draws(func):
             return func(*args, **kwargs)
         given = _dtypes((args, kwargs))

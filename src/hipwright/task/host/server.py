@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from hipwright.errors import TaskError
+from hipwright.higher_order import attention_dense, in_this_process
 from hipwright.program.lower.live_bytes import LiveBytes
 from hipwright.program.lower.trace import OpTrace
 from hipwright.records import Workload
@@ -49,6 +50,7 @@ class TaskHost:
 
     def __init__(self, init: dict[str, Any], bundle: Tree) -> None:
         lockdown("task")
+        in_this_process(attention_dense())
         _phase("running the file")
         self.file = TaskModule(init["name"], init["source"])
         _phase("Model(...)")
@@ -286,20 +288,18 @@ class TaskHost:
         A state that was sent before may be None; {"unknown_state": True} where it is not kept any more.
         """
         _phase("forward")
-        inputs, state = bundle
-        state = self._states.known(header["token"], state)
+        inputs, state = bundle[0], self._states.known(header["token"], bundle[1])
         if state is None:
             return {"unknown_state": True}, None
         return {}, list(self.reference.run(inputs, state, **header))
 
     def capture(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
         """The engine's graph of the model on a workload; header["long"]: from which length on a graph is long."""
-        _phase("capturing the graph")
         from hipwright.capture.forward import capture  # imports torch.export, which takes a second
 
-        inputs = self._sketch(Workload.from_dict(header["workload"]))
-        made = lambda t: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype) if t.is_meta else t  # noqa: E731
-        inputs = map_torch(inputs, made)  # export reads no values: memory that is not touched costs nothing
+        _phase("capturing the graph")
+        torch._dynamo.reset()  # under modes it took note to leave alone torch's own code that capture has it trace
+        inputs = map_torch(self._sketch(Workload.from_dict(header["workload"])), leaves.allocated)
         groups = (Workload(name=f"group{n}", origin="group", index=n) for n in range(self.file.groups))
         how: Any = {"long": header.get("long"), "varying": leaves.differing(inputs, map(self._sketch, groups))}
         return {}, self.file.guarded(lambda: capture(self.reference.model(), inputs, **how), "capturing the graph")

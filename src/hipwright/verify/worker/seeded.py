@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from hipwright.higher_order import OperatorMode
 
 _MODULUS = 1 << 63
 
@@ -39,11 +40,10 @@ def generator_state() -> str:
     return sha256(torch.get_rng_state().numpy().tobytes()).hexdigest()
 
 
-class HostDraws(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
+class HostDraws(OperatorMode):
     """Random operators on a device's tensors draw on the CPU, from its generator."""
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+    def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
         leaves = pytree.tree_leaves((args, kwargs))
         own = any(isinstance(leaf, torch.Generator) for leaf in leaves)  # the poison's, not the plan's
         if own or torch.Tag.nondeterministic_seeded not in getattr(func, "tags", ()):

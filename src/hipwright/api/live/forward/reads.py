@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from hipwright.api.live.forward.modes import looking
+from hipwright.higher_order import OperatorMode
 from hipwright.torchio import tensors_of
 
 T = TypeVar("T")
@@ -42,19 +42,19 @@ class Read(NamedTuple):
     value: bool | int | float | complex
 
 
-class _Answers(TorchDispatchMode):  # type: ignore[misc]
+class _Answers(OperatorMode):
     """Gives reads the values that they had, at the places where they were; raises RuntimeError at others."""
 
     def __init__(self, reads: Sequence[Read]) -> None:
         super().__init__()
         self.left, self._place, self._rests = list(reads), 0, False
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
         if self._rests:
-            return func(*args, **(kwargs or {}))
+            return func(*args, **kwargs)
         self._place += func is not DETACH
         if not is_read(func, tensors_of((args, kwargs))):
-            return func(*args, **(kwargs or {}))
+            return func(*args, **kwargs)
         if not self.left or self.left[0][:2] != (self._place, func):
             raise RuntimeError("the processor reads other values than in the call that was watched")
         return self.left.pop(0).value

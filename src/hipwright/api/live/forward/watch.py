@@ -17,12 +17,13 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import _disable_current_modes
 
 from hipwright.api.live.forward.argument_reads import NUMBERS, ArgumentReads, Recorded, argument_reads, decides
 from hipwright.api.live.forward.modes import looking
 from hipwright.api.live.forward.reads import DETACH, Read, is_read
 from hipwright.api.live.forward.results import PLAIN
+from hipwright.higher_order import OperatorMode
 from hipwright.torchio import tensors_of
 
 T = TypeVar("T")
@@ -58,7 +59,7 @@ class SeenCall(NamedTuple):
     argument_reads: ArgumentReads | None = None
 
 
-class CallWatch(TorchDispatchMode):  # type: ignore[misc]
+class CallWatch(OperatorMode):
     """Looks at each operator. why: the first thing that a graph would not do; "" where there is none. reads: numbers
     that the processor read from the call's own tensors and `decides` arguments; recorded: operators of these alone."""
 
@@ -74,8 +75,7 @@ class CallWatch(TorchDispatchMode):  # type: ignore[misc]
         self._asked = set(map(self._storage, filter(decides, inputs))) - self._state
         self._fed = (self._given | self._state) - self._asked  # what state or other arguments make
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+    def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
         with self:
             result = func.decompose(*args, **kwargs)  # under inference mode, operators come whole
         if result is not NotImplemented:

@@ -9,23 +9,24 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from hipwright.higher_order import OperatorMode
 
 _BATCH_NORM = torch.ops.aten.native_batch_norm.default
 _TYPES = (torch.float32, torch.float64)  # halves keep statistics in another type
 
 
-class MetaShapes(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
+class MetaShapes(OperatorMode):
     """Gives `native_batch_norm` of a meta tensor its results without computing their shapes operator by operator.
 
     What does not fit is left to torch, which says why. Source: aten/src/ATen/native/native_functions.yaml.
     """
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
         """The operator's result."""
         if func is _BATCH_NORM and not kwargs and _fits(*args):
             return (torch.empty_like(args[0]), *(args[0].new_empty(args[0].shape[1]) for _ in range(2)))
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs)
 
 
 def _fits(given: torch.Tensor, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, *_: float) -> bool:

@@ -41,12 +41,12 @@ class OperatorWatch(OperandChecks):
         self._written: list[torch.Tensor] = []
         self.decomposes = False
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
         name = func._schema.name.rpartition("::")[2]
         self.decomposes |= name in _DECOMPOSITIONS
         if name in _NORMS and (name == "_batch_norm_with_update" or (len(args) > 5 and args[5])):
             self._written += [tensor for tensor in args[3:5] if isinstance(tensor, torch.Tensor)]
-        return super().__torch_dispatch__(func, types, args, kwargs)
+        return super()._call(func, args, kwargs)
 
     def wrote(self, tensor: torch.Tensor) -> bool:
         """Whether a batch norm was given this tensor to write to."""

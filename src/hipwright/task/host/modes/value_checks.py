@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from hipwright.higher_order import OperatorMode
 
 
 @contextmanager
@@ -73,12 +74,12 @@ def check_operands(func: Any, args: Any, kwargs: Any) -> None:
         check(**{**dict(zip(names, args, strict=False)), **(kwargs or {})})
 
 
-class OperandChecks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
+class OperandChecks(OperatorMode):
     """A mode in which every operator's operands are checked first (`check_operands`)."""
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
         check_operands(func, args, kwargs)
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs)
 
 
 def _check_segments(data: Any, lengths: Any = None, offsets: Any = None, axis: int = 0, **_: Any) -> None:

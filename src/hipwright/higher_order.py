@@ -1,0 +1,120 @@
+"""Operators of torch that take functions (flex_attention, cond, scan): what modes and tracers see are the ordinary
+operators of their dense forms. Imports torch.
+
+torch refuses them under a mode that does not ask for them, and gives them to one that does as one call, without what
+runs inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch._C import DispatchKey
+from torch._ops import HigherOrderOperator
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+
+def _cond(pred: Any, true: Callable[..., Any], false: Callable[..., Any], operands: Any) -> Any:
+    return (true if pred else false)(*operands)
+
+
+def _scan(function: Callable[..., Any], init: Any, xs: Any, additional: Any) -> Any:
+    from torch._higher_order_ops.scan import generic_scan
+
+    return generic_scan(function, init, xs, additional_inputs=additional)
+
+
+def _subgraph(function: Callable[..., Any], _: Any, *operands: Any) -> Any:
+    return function(*operands)
+
+
+_FORMS: dict[str, Callable[..., Any]] = {"cond": _cond, "scan": _scan, "invoke_subgraph": _subgraph}
+"""Dense forms by the names of operators whose own forms refuse to run under any mode."""
+
+
+class OperatorMode(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
+    """A mode that is given ordinary operators alone (`_call`): of an operator that takes functions, those that its
+    dense form runs, each in its turn.
+    """
+
+    supports_higher_order_operators = True
+    _inside = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if isinstance(func, HigherOrderOperator):
+            return self._run(func, args, kwargs)
+        if self._inside:  # below autograd, where operators come whole
+            with self:
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        return self._call(func, args, kwargs)
+
+    def _run(self, func: HigherOrderOperator, args: Any, kwargs: Any) -> Any:
+        dense = _FORMS.get(str(func)) or func.py_kernels.get(DispatchKey.CompositeExplicitAutograd)
+        if dense is None:
+            return func(*args, **kwargs)
+        before, self._inside = self._inside, True
+        try:
+            with self:
+                return dense(*args, **kwargs)
+        finally:
+            self._inside = before
+
+    def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """The operator's result; the mode is left while this runs."""
+        return func(*args, **kwargs)
+
+
+_process = ExitStack()
+
+
+def in_this_process(context: AbstractContextManager[Any]) -> None:
+    """Enters a context for as long as the process lives."""
+    _process.enter_context(context)
+
+
+@contextmanager
+def attention_dense() -> Iterator[None]:
+    """A context in which `flex_attention` is its dense form, the one that it has without torch.compile: products, the
+    functions of scores and of masks over all scores at once (torch.vmap), and a softmax.
+
+    torch itself compiles the call to reach the same operators, once for every shape.
+    """
+    from torch._higher_order_ops.flex_attention import sdpa_dense
+    from torch.nn.attention import flex_attention as module
+
+    before = module.flex_attention_hop, module._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG
+    module.flex_attention_hop, module._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = sdpa_dense, True
+    try:
+        yield
+    finally:
+        module.flex_attention_hop, module._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = before
+
+
+@contextmanager
+def both_sides() -> Iterator[None]:
+    """A context in which `torch.cond` by a tensor computes both sides and chooses between their results, also where the
+    tensor has no values: torch lets no side write, and asks for results of the same shapes and types.
+    """
+    whole = torch.cond
+
+    def cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
+        if not isinstance(pred, torch.Tensor):
+            return whole(pred, true_fn, false_fn, operands)
+        if pred.dtype != torch.bool or pred.numel() != 1:
+            raise RuntimeError("torch.cond takes a boolean of one element")
+        sides, nesting = zip(*(tree_flatten(side(*operands)) for side in (true_fn, false_fn)), strict=True)
+        chosen = [torch.where(pred.reshape(()), *pair) for pair in zip(*sides, strict=True)]
+        return tree_unflatten(chosen, nesting[0])
+
+    torch.cond = cond
+    try:
+        yield
+    finally:
+        torch.cond = whole
