@@ -22,8 +22,8 @@ Identity = tuple[str, str]
 class TaskPrograms:
     """Programs of a graph, each under the name that its settings had when it was first met.
 
-    base: the choices that a run on the target starts from. space: the engine's by these. Settings hold only what differs
-    from the defaults.
+    base: the choices that a run on the target starts from. space: the engine's by these. Settings hold only what
+    differs from the defaults.
     """
 
     def __init__(self, graph: Graph, base: Mapping[str, Any]) -> None:

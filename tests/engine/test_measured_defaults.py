@@ -106,7 +106,7 @@ CASES: list[tuple[Callable[..., Any], list[tuple[int, ...]], torch.dtype, dict[s
         lambda table, i: F.layer_norm(table[i.long()], (768,)),
         [(30522, 768), (64, 512)],
         torch.float32,
-        {"map:": "lanes", "BLOCK": 128},
+        {"map:": "lanes", "BLOCK": 64},
     ),
     (torch.mv, [(32768, 32768), (32768,)], torch.float32, {"GEMV_ROWS": 2, "GEMV_UNROLL": 1}),
 ]

@@ -99,3 +99,32 @@ def test_lazy_modules_get_their_sizes(load):
     assert handle.task.workloads[0].specs[0].shape == (5, 3)
     modes = {name: child for name, child in first["attrs"].items() if name.endswith("training")}
     assert modes["training"] and modes["net.0.training"] and not modes["net.2.training"]
+
+
+ABORTS = """import os, sys, torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        if {when}:
+            os.write(2, b"terminate called after an exception\\n  what():  Resource temporarily unavailable\\n")
+            os.abort()
+        return x + 1
+
+
+def get_inputs():
+    return [torch.randn(4)]
+"""
+
+
+def test_an_aborted_process_is_asked_once_more_and_its_last_words_are_told(zygote, tmp_path):
+    once = "x.device.type == 'cpu' and not os.path.exists('/tmp/hw_once') and not os.mkdir('/tmp/hw_once')"
+    (tmp_path / "once.py").write_text(ABORTS.format(when=once))
+    with open_task(tmp_path / "once.py", zygote) as handle:
+        assert handle.task.workloads[0].specs[0].shape == (4,)
+    (tmp_path / "always.py").write_text(ABORTS.format(when="x.device.type == 'cpu'"))
+    said = (
+        r"always\.py: forward: the worker process was killed by SIGABRT: what\(\):  Resource temporarily unavailable$"
+    )
+    with pytest.raises(TaskError, match=said):
+        open_task(tmp_path / "always.py", zygote)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from itertools import count
+from signal import SIGABRT
 from typing import Any
 
 from hipwright.errors import TaskError, WorkerError
@@ -13,6 +14,8 @@ from hipwright.tensors import Tree
 
 _SERVICE = "hipwright.task.host.server:TaskHost"
 _HOST_CPU_S = 24 * 3600.0
+LAST_LINE = 200
+"""Characters of the last line of an aborted process that its error quotes."""
 NUMBERED = 16
 """States that are not sent again: a verification has three, and each of them nudged in three ways."""
 
@@ -20,8 +23,9 @@ NUMBERED = 16
 class ReferenceHost:
     """One session of a task. Usable from several threads, one call at a time.
 
-    A process that dies or exceeds its time is replaced by the next call; the call itself raises TaskError, because only
-    the task's code runs there. limits.wall_s bounds each call.
+    A call whose process was aborted is asked once more, of a new process: the system, not the task, may have refused it
+    a thread. A process that dies or exceeds its time is replaced by the next call; the call itself raises TaskError,
+    because only the task's code runs there. limits.wall_s bounds each call.
     """
 
     def __init__(self, name: str, source: str, zygote: Zygote, limits: Limits) -> None:
@@ -51,12 +55,21 @@ class ReferenceHost:
             if self._closed:
                 raise WorkerError(f"the task {self._name} is closed")
             try:
-                if self._session is None or not self._session.alive:
-                    init = {"name": self._name, "source": self._source}
-                    self._session = self._zygote.session(_SERVICE, init, limits=self._limits)
-                return self._session.call(method, header, bundle, timeout_s=self._limits.wall_s)
+                try:
+                    return self._called(method, header, bundle)
+                except WorkerDied as error:
+                    if error.signal != SIGABRT:
+                        raise
+                    return self._called(method, header, bundle)
             except (WorkerDied, WorkerTimeout, RemoteFailure) as error:
                 raise self._blame(error) from error
+
+    def _called(self, method: str, header: dict[str, Any] | None, bundle: Tree) -> tuple[dict[str, Any], Tree]:
+        """The reply of the process, a new one where there is none."""
+        if self._session is None or not self._session.alive:
+            init = {"name": self._name, "source": self._source}
+            self._session = self._zygote.session(_SERVICE, init, limits=self._limits)
+        return self._session.call(method, header, bundle, timeout_s=self._limits.wall_s)
 
     def run(self, header: dict[str, Any], inputs: Tree, state: Tree) -> Any:
         """The reply to "run". A state is sent once, as long as the process keeps it."""
@@ -83,4 +96,6 @@ class ReferenceHost:
                 hint="give get_input_groups() with smaller inputs",
                 evidence=error.evidence,
             )
-        return TaskError(f"{self._name}: {phase}: {error.message}", evidence=error.evidence)
+        said = [line.strip() for line in error.stderr.splitlines() if line.strip()]
+        last = f": {said[-1][:LAST_LINE]}" if said and error.signal == SIGABRT else ""  # why it gave up
+        return TaskError(f"{self._name}: {phase}: {error.message}{last}", evidence=error.evidence)

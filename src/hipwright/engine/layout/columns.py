@@ -51,11 +51,12 @@ def columns(plan: ReductionPlanner, registers: bool) -> RowLayout:
     stays = [k for k in range(len(group.space)) if k not in group.dims]
     across = plan.c.hint(group.space[stays[-1]])
     vec = plan.vector([across]) if (adjacent := _are_adjacent(plan, group.variables[stays[-1]])) else 1
-    if vec == 1 and adjacent and not registers and plan.rows >= FEW_BLOCKS * 32 * ODD_VEC and plan.widest() == ODD_VEC:
-        vec = ODD_VEC
+    odd = vec == 1 and adjacent and not registers and plan.widest() == ODD_VEC
+    odd = odd and FEW_BLOCKS * 32 * ODD_VEC <= plan.rows < MANY_COLUMNS
+    vec = ODD_VEC if odd else vec
     vectors = -(-across // vec)
     share, threads = 32, 256
-    kept = max(COOP_KEPT, 4 * vec)  # four vectors in flight
+    kept = COOP_KEPT * vec if odd else max(COOP_KEPT, 4 * vec)  # four vectors in flight
     if registers:
         threads, share, kept = _column_block(plan, vec)
     while share > 8 and share >= 2 * vectors and vectors < 32:

@@ -220,7 +220,7 @@ class RowPlanner(ReductionPlanner):
         if not row.registers and lanes > 8 and vectors % (lanes * once) and vectors % (lanes // 2 * once) == 0:
             lanes //= 2  # every tile is full
         # small blocks where threads have many registers, and where they wait for indices before rows
-        block = 128 if vec * items >= KEPT_VALUES or self.gathers() else 256
+        block = 64 if self.gathers() else 128 if vec * items >= KEPT_VALUES else 256
         block = self.few_threads(self.rows * lanes, block)
         return RowLayout("lanes", self.knob("BLOCK", block), self.knob("LANES", lanes)), lanes, items
 
