@@ -51,6 +51,14 @@ def test_a_dimension_shrunk_to_one_is_not_of_the_tasks_kind(oracle_of) -> None:
     assert all(of_kind == (1 not in shape) for shape, of_kind in kinds.items()) and not all(kinds.values())
 
 
+def test_the_main_shapes_are_of_the_tasks_kind_where_any_are(oracle_of) -> None:
+    """Sounds of one length, of which a batch can be smaller alone: those of one sound prove nothing."""
+    body = "F.avg_pool1d(x.view(x.shape[0], 1, 64000), 5).view(x.shape[0], 12800).softmax(-1)"
+    planned = (oracle := oracle_of(task(body, "torch.rand(2, 64000)"))).planned()
+    assert [(one.role, oracle.of_kind(one.workload.name)) for one in planned] == [("families", True), ("unseen", False)]
+    assert oracle.status() is None
+
+
 def test_too_little_evidence_is_degenerate_for_the_task_and_for_a_program(oracle_of) -> None:
     constant = oracle_of(task("torch.ones_like(x)", "torch.randn(5, 7)"))
     assert constant.status()[0] == "degenerate"

@@ -137,11 +137,11 @@ class Oracle(CaseDraws):
 
     def _plan(self) -> list[PlannedWorkload]:
         own = [w for w in self.handle.task.workloads if w.origin != "derived"]
-        first = self.handle.derive(self.small_elements)
+        smallest = self.handle.derive(self.small_elements)
         derived = {w.name: w for w in self.handle.task.workloads if w.origin == "derived"}
-        if first is not None:
-            derived = {first.name: first, **derived}
-        small = [PlannedWorkload(w, "families" if i == 0 else "unseen") for i, w in enumerate(derived.values())]
+        if smallest is not None:
+            derived = {smallest.name: smallest, **derived}
+        small = sorted(derived.values(), key=lambda w: not self.of_kind(w.name))  # the cases of others are no evidence
         full = []
         for workload in own:
             size = self._elements(workload)
@@ -154,9 +154,10 @@ class Oracle(CaseDraws):
                 self.skipped[workload.name] = too_many(f"{outputs} elements of outputs")
             else:
                 full.append(PlannedWorkload(workload, "full"))
-        if not small and full:
-            return [PlannedWorkload(full[0].workload, "families"), *full[1:]]
-        if not small and own:
+        if full and not (small and self.of_kind(small[0].name)):
+            first, *full = full
+            small = [first.workload, *small]
+        if not small:
             if last := self._last(own):
                 del self.skipped[last[0].workload.name]
                 return last
@@ -165,7 +166,8 @@ class Oracle(CaseDraws):
                 hint="give get_input_groups() with a small set of inputs",
                 status="unscorable",
             )
-        return [*small, *full]
+        main, *unseen = small
+        return [PlannedWorkload(main, "families"), *(PlannedWorkload(w, "unseen") for w in unseen), *full]
 
     def last_resort(self) -> list[PlannedWorkload]:
         """The task's own workloads, for a program that claims none of the planned ones: as far as they can be run."""

@@ -104,9 +104,8 @@ def _equation(node: Node, shape: ShapeOf) -> KeyProduct | None:
 
 def _values_of_equation(node: Node, p: str, shape: ShapeOf) -> tuple[Operand, list[int]] | None:
     terms = _terms(node)
-    if terms is None or terms[0].count(p) != 1:
+    if terms is None or terms[0].count(p) != 1 or len(terms[1][place := terms[0].index(p)]) < 2:
         return None
-    place = terms[0].index(p)
     lp, lv, v, out = terms[1][place], terms[1][1 - place], terms[0][1 - place], terms[2]
     batch, m, n = lp[:-2], lp[-2], lp[-1]
     own = [x for x in lv if x not in lp]
