@@ -86,15 +86,24 @@ def attention_dense() -> Iterator[None]:
 
     torch itself compiles the call to reach the same operators, once for every shape.
     """
-    from torch._higher_order_ops.flex_attention import sdpa_dense
-    from torch.nn.attention import flex_attention as module
-
-    before = module.flex_attention_hop, module._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG
-    module.flex_attention_hop, module._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = sdpa_dense, True
+    try:
+        from torch._higher_order_ops.flex_attention import sdpa_dense
+        from torch.nn.attention import flex_attention as module
+    except ImportError:  # torch before 2.5
+        yield
+        return
+    set_here = {"flex_attention_hop": sdpa_dense, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG": True}
+    before = {name: getattr(module, name) for name in set_here if hasattr(module, name)}
+    if len(before) < len(set_here):  # an older torch compiles every call: flex_attention is refused there
+        yield
+        return
+    for name, value in set_here.items():
+        setattr(module, name, value)
     try:
         yield
     finally:
-        module.flex_attention_hop, module._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = before
+        for name, value in before.items():
+            setattr(module, name, value)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -228,3 +229,16 @@ def test_a_place_is_a_statement_of_a_file() -> None:
     node = torch.fx.Graph().placeholder("x")
     node.meta["stack_trace"] = trace
     assert at_node(node) == "task.py line 7: `y = f(x)`"
+
+
+def test_an_older_torch_without_the_dense_form_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every task's process enters the context, whatever torch a user has."""
+    from torch.nn.attention import flex_attention as module
+
+    monkeypatch.delattr(module, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG")
+    whole = module.flex_attention_hop
+    with attention_dense():
+        assert module.flex_attention_hop is whole
+    monkeypatch.setitem(sys.modules, "torch._higher_order_ops.flex_attention", None)
+    with attention_dense():
+        pass

@@ -91,4 +91,4 @@ class ReductionPlanner(LayoutPlanner):
         """Whether the reductions walk memory across the rows: neighbouring rows are neighbours in memory."""
         reductions = [m for m in self.group.members if m.role == "red"]
         large = self.rows * self.length > CACHED and self.rows >= FEW_COLUMNS
-        return large and all(way(self.group, m) == "across" for m in reductions)
+        return large and bool(reductions) and all(way(self.group, m) == "across" for m in reductions)
