@@ -3,6 +3,8 @@
 import os
 import select
 import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -225,3 +227,9 @@ def test_processor_time_is_told_apart_from_waiting(session):
     assert slept - start < 0.15 < session.cpu_seconds() - slept
     session.close()
     assert session.cpu_seconds() is None
+
+
+def test_threads_of_a_fork_may_use_torch_at_once():
+    """torch 2.11 to 2.13 lose their thread pool in a fork where several threads first use it together."""
+    done = subprocess.run([sys.executable, HERE / "forked_threads.py"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

@@ -168,12 +168,24 @@ def _session_main(fds: list[int], limits: dict[str, int | float], zygote: int) -
             _BoundedStream(), encoding="utf-8", errors="replace", write_through=True
         )
         _limit(limits)
+        _renew_thread_pool()
         _serve(socket.socket(fileno=channel_fd))
     except BaseException as error:
         with contextlib.suppress(BaseException):
             sys.stderr.write(f"{type(error).__name__}: {error}\n")
         os._exit(70)
     os._exit(0)
+
+
+def _renew_thread_pool() -> None:
+    """Lets torch replace the thread pool that the fork left unusable while this is the only thread.
+
+    torch replaces it at the next use. Where two threads come to that at once, as autograd's do in a first backward, one
+    of them finds no pool, and the process aborts: "pool INTERNAL ASSERT FAILED ... Invalid thread pool!".
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(torch.get_num_threads())
 
 
 class _BoundedStream(io.RawIOBase):

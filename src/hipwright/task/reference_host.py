@@ -14,8 +14,8 @@ from hipwright.tensors import Tree
 
 _SERVICE = "hipwright.task.host.server:TaskHost"
 _HOST_CPU_S = 24 * 3600.0
-LAST_LINE = 200
-"""Characters of the last line of an aborted process that its error quotes."""
+QUOTED = 200
+"""Characters of what an aborted process said that its error quotes."""
 NUMBERED = 16
 """States that are not sent again: a verification has three, and each of them nudged in three ways."""
 
@@ -96,6 +96,14 @@ class ReferenceHost:
                 hint="give get_input_groups() with smaller inputs",
                 evidence=error.evidence,
             )
-        said = [line.strip() for line in error.stderr.splitlines() if line.strip()]
-        last = f": {said[-1][:LAST_LINE]}" if said and error.signal == SIGABRT else ""  # why it gave up
-        return TaskError(f"{self._name}: {phase}: {error.message}{last}", evidence=error.evidence)
+        why = _reason(error.stderr) if error.signal == SIGABRT else ""
+        return TaskError(f"{self._name}: {phase}: {error.message}{why}", evidence=error.evidence)
+
+
+def _reason(stderr: str) -> str:
+    """Why an aborted process gave up, after a colon: the text of an exception of C++, which a stack follows, else the
+    last line."""
+    said = [line.strip() for line in stderr.splitlines() if line.strip()]
+    thrown = [line.partition("what():")[2].strip() for line in said if "what():" in line]
+    last = (thrown or said)[-1:]
+    return f": {last[0][:QUOTED]}" if last else ""
