@@ -30,14 +30,14 @@ BATCH = 4
 STEPS = 3
 
 
-def changes(gpus: int) -> list[str]:
+def changes(gpus: int, cpu: bool) -> list[str]:
     """The recipe's settings for a small run whose update has the same rows for each number of GPUs."""
     each = ["accumulate=1", "evaluate_every=0", "log_every=1", "save_every=0", f"batch={BATCH // gpus}"]
     both = [f"{stage}.{one}" for stage in ("sft", "dpo") for one in (f"max_steps={STEPS}", "learning_rate=1e-3", *each)]
     grpo = [f"steps={STEPS}", f"batch={BATCH // gpus}", "accumulate=1", "samples=2", "turns=2", "lessons=2", "vllm="]
     grpo += ["max_new_tokens=16", "max_prompt_tokens=32000", "save_every=0"]
-    targets = ["judge.targets=['cpu','gfx942']"]
-    return [*both, *(f"grpo.{one}" for one in grpo), "sft.packing=false", f"launch.gpus={gpus}", *targets]
+    judged = "judge.targets=['cpu','gfx942']" if cpu else "judge.targets=['cuda']"
+    return [*both, *(f"grpo.{one}" for one in grpo), "sft.packing=false", f"launch.gpus={gpus}", judged]
 
 
 def run(work: StageWork, processes: int, cpu: bool) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def main() -> int:
     found: dict[str, Any] = {}
     for stage in asked.stages:
         for gpus in (1, asked.gpus):
-            chosen = recipe.load("qwen2.5-coder-14b-8gpu", changes(gpus))
+            chosen = recipe.load("qwen2.5-coder-14b-8gpu", changes(gpus, asked.cpu))
             place = str(ROWS if stage in ("sft", "dpo") else TASKS)
             out = str(asked.out / f"{stage}-{gpus}")
             work = StageWork(stage=stage, recipe=chosen, data=place, out=out, model=str(folder), trackers=())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import signal
 import socket
@@ -14,7 +15,9 @@ from typing import Any
 
 import pytest
 
+from hipwright.errors import BadInput
 from hipwright.train import hf
+from hipwright.train.work import check_versions
 from tests.train import fakes
 from tests.train.commands import LORA, call, stage_argv
 
@@ -125,3 +128,11 @@ def _post(url: str, body: dict[str, Any], *, patience: float) -> dict[str, Any]:
             if time.monotonic() > until:
                 raise
             time.sleep(0.3)
+
+
+def test_a_trainer_of_another_version_is_one_line_of_error():
+    check_versions(importlib.metadata.requires("hipwright") or ())
+    check_versions(["pytest>=9999", "no-such-distribution>=2; extra == 'train'", "msgspec>=99; extra == 'llm'"])
+    with pytest.raises(BadInput, match=r"training needs transformers>=99; .* is installed") as refused:
+        check_versions(["transformers>=99; extra == 'train'"])
+    assert refused.value.hint == "pip install 'transformers>=99'"
