@@ -34,6 +34,7 @@ CORPORA = {
     "networks": ("benchmarks.corpora.sampled_networks", "SampledNetworks"),
     "diffusers": ("benchmarks.corpora.diffusers_blocks", "DiffusersBlocks"),
     "kornia": ("benchmarks.corpora.kornia_functions", "KorniaFunctions"),
+    "chains": ("benchmarks.corpora.chains", "Chains"),
     "research": ("benchmarks.corpora.research_models", "ResearchModels"),
 }
 
