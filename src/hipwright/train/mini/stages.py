@@ -36,6 +36,7 @@ from hipwright.train.mini.form import CompactForm, read
 from hipwright.train.mini.mini_run import CHECK, MiniRun, PieceOver
 from hipwright.train.mini.settings import ARMS, BASE, CONTINUED, RFT, SFT, MiniSettings
 from hipwright.train.records import TrainingProblem
+from hipwright.train.rl import checkpoint
 from hipwright.train.rl.arms import train_rft
 from hipwright.train.rl.imitation import sft_loop
 from hipwright.train.rl.loop import train_rl
@@ -191,13 +192,15 @@ def _train_seed(mini: MiniRun, seed: int) -> None:
 
 
 def _save_model(mini: MiniRun, seed: int, name: str, policy: HFPolicy, result: LoopResult) -> None:
-    """Saves the model of a finished training. Raises PieceOver for an unfinished one."""
+    """Saves the model of a finished training, and deletes its checkpoints. Raises PieceOver for an unfinished one."""
     if not result.finished:
         raise PieceOver
     facts = {"arm": name, "seed": seed, "steps": result.step, "minutes": round(result.minutes, 2)}
     if "kept_step" in result.metrics:
         facts["kept_step"] = int(result.metrics["kept_step"])
     model.save(policy.model, mini.tokenizer, mini.model_folder(seed, name), facts)
+    policy.release()
+    checkpoint.delete(mini.work_folder(seed, name))
     shown = {one: result.metrics[one] for one in ("loss", "reward", "correct", "kept_step") if one in result.metrics}
     mini.notify("trained", arm=name, seed=seed, steps=result.step, minutes=result.minutes, **shown)
 
