@@ -25,7 +25,7 @@ from hipwright.train.mini import corpus as corpora
 from hipwright.train.mini import model
 from hipwright.train.mini.form import CompactForm, read
 from hipwright.train.mini.settings import MiniSettings
-from hipwright.train.mini.tasks import SCALES, Grammar
+from hipwright.train.mini.tasks import SCALES, Grammar, weight
 from hipwright.train.records import TrainingProblem
 from hipwright.train.rewards import reward
 from hipwright.train.rl.checkpoint import latest_step
@@ -130,6 +130,7 @@ class MiniRun:
             judge_targets(self.settings.target),
             limit_s=CALL_LIMIT_S,
             open_tasks=self.settings.open_tasks,
+            weigh=weight,
             shared_hosts=SHARED_HOSTS,
         )
 
@@ -150,7 +151,7 @@ class MiniRun:
         """The training problems of the arms with a judge."""
         made = self.settings.corpus
         grammar = Grammar(made.seed, SCALES[made.scale])
-        return grammar.practice(self.settings.rl_tasks, -(-made.tasks // made.shapes))
+        return grammar.practice(self.settings.rl_tasks, -(-made.tasks // made.shapes), self.settings.rl_deeper)
 
     def model_folder(self, seed: int, name: str) -> Path:
         """The folder of a finished model."""
