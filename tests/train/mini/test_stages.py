@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Self
@@ -32,6 +33,10 @@ class FakeJudge:
         self.asked = 0
         self.clock: Clock = "estimate"
         self.scopes: list[str] = []
+        self.warmed: list[tuple[str, int]] = []  # by thread, and the number of tasks
+
+    def warm(self, problems: Sequence[TrainingProblem]) -> None:
+        self.warmed.append((threading.current_thread().name.split("_")[0], len(problems)))
 
     def start_scope(self, scope: str) -> None:
         self.scopes.append(Path(scope).name)
@@ -130,6 +135,8 @@ def test_several_calls_give_the_result_of_one(
     judge = FakeJudge()
     whole = stages.run(tmp_path / "whole", chosen, judge=lambda: judge)
     assert judge.scopes == ["rft", "grpo"], "each judged arm starts without the verdicts of another"
+    main = threading.current_thread().name
+    assert judge.warmed == [("warm judge", 3), (main, 3), (main, 3)], "beside SFT, and before each judged arm"
     calls, finished = 0, False
     with monkeypatch.context() as patch:
         budget = TimeBudget(patch)

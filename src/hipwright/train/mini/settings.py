@@ -95,6 +95,7 @@ LARGE = replace(
         GPU.sft,
         steps=600,
         micro_tokens=32768,
+        row_tokens=512,
         checkpoint_every=300,
         evaluate_every=300,
         optim=replace(GPU.sft.optim, learning_rate=6e-4, warmup=60),
@@ -102,11 +103,18 @@ LARGE = replace(
     continued=replace(
         GPU.continued,
         micro_tokens=32768,
+        row_tokens=512,
         checkpoint_every=1000,
         evaluate_every=1000,
         optim=replace(_CONSTANT, learning_rate=6e-5),
     ),
-    rl=replace(GPU.rl, micro_tokens=16384, checkpoint_every=50, optim=replace(GPU.rl.optim, learning_rate=6e-5)),
+    rl=replace(
+        GPU.rl,
+        micro_tokens=16384,
+        keep=4,
+        checkpoint_every=50,
+        optim=replace(GPU.rl.optim, learning_rate=1e-4, warmup=2),
+    ),
 )
 """With a model of 86 million parameters. A checkpoint has a gigabyte or more, so there are few; the activations of
 32,768 tokens take 17 GB."""

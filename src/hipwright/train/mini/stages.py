@@ -183,7 +183,10 @@ def _train_seed(mini: MiniRun, seed: int) -> None:
             model.random_model(mini.tokenizer, settings.model, seed), mini.tokenizer, base, {"arm": BASE, "seed": seed}
         )
     if not (mini.model_folder(seed, SFT) / model.META).exists():
+        if set(settings.arms) - {CONTINUED}:
+            mini.start_warming(mini.problems())
         _save_model(mini, seed, SFT, *_train_sft(mini, seed))
+        mini.finish_warming()
     for arm in settings.arms:
         if arm not in ARMS:
             raise BadInput(f"the miniature has no arm {arm!r}", hint=f"arms: {', '.join(ARMS)}")
