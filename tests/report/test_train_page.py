@@ -13,7 +13,7 @@ import pytest
 from report_sample import HOSTILE
 from rich.console import Console
 from test_browser import BROWSER, look
-from train_sample import ARMS, SPLITS, training, write
+from train_sample import ARMS, LEVELS, SPLITS, training, write
 
 from hipwright.cli.display.train import tables
 from hipwright.errors import BadInput
@@ -46,6 +46,9 @@ def test_everything_a_folder_holds_is_shown(tmp_path: Path) -> None:
     ):
         assert text in html, text
     assert html.count("<tr><th>grpo, 1</th>") == len(SPLITS), "a row for each seed and split"
+    assert "By level of difficulty" in html
+    assert all(f"<tr><th>{level}</th><th>{ARMS[0]}</th>" in html for level in LEVELS), "a row for each level and arm"
+    assert html.count("</th><th>grpo</th>") == len(LEVELS)
     assert re.search(r"fast_1.*?</h4>", html) and "ESTIMATE" not in html.split("<style>")[0] + html.split("</style>")[1]
 
 
@@ -106,11 +109,13 @@ def test_figures_are_plain_json_and_the_tables_name_every_arm(tmp_path: Path) ->
     assert grpo["steps"] == 120 and grpo["minutes"] == 8 and grpo["rates"]["hack"] == pytest.approx(0.002)
     assert grpo["seconds"]["generate"] == pytest.approx(132) and set(grpo["last"]) == {"rl"}
     assert len(found["arms"]) == len(ARMS) * len(SPLITS) * 3
+    assert len(found["levels"]) == len(ARMS) * len(LEVELS)
     console = Console(width=200, record=True, file=io.StringIO())
     for table in tables(tmp_path):
         console.print(table)
     text = console.export_text()
     assert all(arm in text for arm in ARMS) and "unseen shapes, measured" in text and "grpo − continued" in text
+    assert "by level, measured" in text
 
 
 def test_a_planted_hole_has_its_section(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""An artificial training folder in the form of the miniature: two seeds, five arms, three splits."""
+"""An artificial training folder in the form of the miniature: two seeds, five arms, four splits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 ARMS = ("base", "sft", "continued", "rft", "grpo")
-SPLITS = ("unseen shapes", "unseen compositions", "deeper chains")
+SPLITS = ("unseen shapes", "unseen compositions", "deeper chains", "larger tensors")
+LEVELS = (1, 2, 3, 4, 5)
 SOURCE = """import torch
 from torch import nn
 
@@ -118,6 +119,12 @@ def evaluated(rng: random.Random, text: str) -> dict[str, Any]:
                 value = shift + rng.uniform(-0.04, 0.04)
                 found = {"split": split, "better": better, "worse": worse, "metric": metric}
                 comparisons.append({**found, "difference": [value, value - 0.06, value + 0.06]})
+    levels = []
+    for level in LEVELS:
+        for place, arm in enumerate(ARMS):
+            whole = row(arm, "", None, 0.9 - 0.1 * level + 0.05 * place)
+            kept = {name: whole[name] for name in ("tasks", "compiled", "correct", "fast_1", "fast_1.2")}
+            levels.append({"level": level, "arm": arm, **kept})
     said = {
         "base": {"completion": f"ddx;;) {text}", "outcome": outcome("parse_error", message=f"no program {text}")},
         "sft": {"completion": PROGRAM.replace("TEXT", text), "outcome": outcome("wrong_value", message="wrong at 5")},
@@ -132,7 +139,7 @@ def evaluated(rng: random.Random, text: str) -> dict[str, Any]:
     known = {"tasks": 12, "schedules": 900, "ratio": [1.4, 1.3, 1.5], "best_of": [1.2, 1.1, 1.3]}
     regret: list[dict[str, Any]] = [{"arm": arm, **known} for arm in ARMS[1:]]
     regret.append({"arm": "base", "tasks": 0, "schedules": 900, "ratio": None, "best_of": None})
-    return {"arms": rows, "comparisons": comparisons, "regret": regret, "examples": [example]}
+    return {"arms": rows, "levels": levels, "comparisons": comparisons, "regret": regret, "examples": [example]}
 
 
 def row(arm: str, split: str, seed: int | None, value: float) -> dict[str, Any]:

@@ -34,6 +34,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*will be removed in v6.*:Future
         (stage_argv(FSDP, Path("out"), which="rl"), "needs vllm"),
         (["train", "mini", "--out", "out", "--target", "tpu"], "no target 'tpu'"),
         (["train", "mini", "--out", "out", "--target", "cpu", "--set", "seed=1"], "unknown name seed"),
+        (["train", "mini", "--out", "out", "--target", "cpu", "--set", "rl_deeper=2"], "rl_deeper must be"),
+        (["train", "mini", "--out", "out", "--target", "cpu", "--size", "large"], "the large size needs a GPU"),
         (["train", "report", "nowhere"], "no such folder: nowhere"),
         (["train", "serve", "--data", "nowhere"], "no such folder of data"),
         (["train", "serve", "--data", SAMPLE, "--split", "holdout"], "no split 'holdout'"),

@@ -17,7 +17,7 @@ from hipwright.errors import BadInput
 from hipwright.events import Listener, silent
 
 if TYPE_CHECKING:
-    from hipwright.train.mini.settings import MiniSettings
+    from hipwright.train.mini.settings import MiniSettings, Size
     from hipwright.train.recipe import Stage
     from hipwright.train.service.limits import ServiceLimits
 
@@ -146,6 +146,7 @@ def train_mini(
     out: Path,
     target: str | None = None,
     *,
+    size: Size = "small",
     changes: Sequence[str] = (),
     minutes: float | None = None,
     seed: int | None = None,
@@ -154,25 +155,26 @@ def train_mini(
 ) -> dict[str, Any]:
     """Trains the miniature from random weights, every arm, and evaluates it, within the minutes (docs/mini.md).
 
-    target: the best of this machine without one. seed: only that one. Returns {models, finished, evaluation, ...}.
+    target: the best of this machine without one. size: of the model (settings.py: preset). seed: only that one.
+    Returns {models, finished, evaluation, ...}.
     """
     from hipwright.train.mini.stages import run
 
     _require(MINI_PACKAGES, "training")
-    settings = mini_settings(target, changes)
+    settings = mini_settings(target, changes, size)
     prepare_folder(out)
     return run(out, settings, resume=resume, listener=listener, minutes=minutes, seed=seed)
 
 
-def mini_settings(target: str | None, changes: Sequence[str]) -> MiniSettings:
-    """The preset of a target with changes KEY=VALUE. Raises BadInput for unknown keys and wrong types."""
+def mini_settings(target: str | None, changes: Sequence[str], size: Size = "small") -> MiniSettings:
+    """The preset of a target and size with changes KEY=VALUE. Raises BadInput for unknown keys and wrong types."""
     import msgspec
 
     from hipwright.train.judging.settings import judge_targets
     from hipwright.train.mini.settings import MiniSettings, preset
     from hipwright.train.recipe import JudgeSettings, apply_change, refuse_unknown
 
-    plain = preset(target or judge_targets(JudgeSettings())[0]).to_dict()
+    plain = preset(target or judge_targets(JudgeSettings())[0], size).to_dict()
     for one in changes:
         apply_change(plain, one)
     refuse_unknown(plain, MiniSettings, "hipwright train mini", "")

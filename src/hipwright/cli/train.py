@@ -107,6 +107,9 @@ def mini(
             metavar="T",
         ),
     ] = None,
+    size: Annotated[
+        Literal["small", "large"], typer.Option(help="Of the model: 7 or, on a GPU, 86 million parameters.")
+    ] = "small",
     change: Change = None,
     minutes: Annotated[
         float | None, typer.Option(help="Stop in good order after so long; the same command with --resume goes on.")
@@ -130,6 +133,7 @@ def mini(
         summary = train_mini(
             out,
             target,
+            size=size,
             changes=change or [],
             minutes=minutes,
             seed=seed,

@@ -17,7 +17,15 @@ from hipwright import __version__
 from hipwright.report import formatting, html, train_plots
 from hipwright.report.train_data import TrainingFolder, TrainingLog, ends, mean, pooled, rank, rates, read, seconds_of
 from hipwright.report.train_tables import explained, figures
-from hipwright.report.train_views import by_split, columns_of, describe_clock, describe_interval, differences, labelled
+from hipwright.report.train_views import (
+    by_level,
+    by_split,
+    columns_of,
+    describe_clock,
+    describe_interval,
+    differences,
+    labelled,
+)
 
 __all__ = ["PAGE", "figures", "render", "write"]
 
@@ -78,7 +86,7 @@ def render(data: TrainingFolder) -> str:
 def training_views(data: TrainingFolder) -> dict[str, Any]:
     """What the page shows: its figures, tables and plots by the names of the template."""
     palette = train_plots.colours(_arms(data))
-    rows = data.evaluation.get("arms") or []
+    rows, levels = (data.evaluation.get(name) or [] for name in ("arms", "levels"))
     return {
         "data": data,
         "version": __version__,
@@ -90,6 +98,8 @@ def training_views(data: TrainingFolder) -> dict[str, Any]:
         "rows": by_split(rows),
         "seeds": len({row.get("seed") for row in rows}) > 1,
         "columns": columns_of(rows),
+        "levels": by_level(levels),
+        "level_columns": columns_of(levels),
         "dots": _dots(data, palette),
         "comparisons": differences(data.evaluation.get("comparisons") or []),
         "regret": data.evaluation.get("regret") or [],

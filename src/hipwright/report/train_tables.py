@@ -25,7 +25,7 @@ def figures(folder: Path) -> dict[str, Any]:
         }
         for one in data.trainings
     ]
-    kept = {name: data.evaluation.get(name) or [] for name in ("arms", "comparisons", "regret")}
+    kept = {name: data.evaluation.get(name) or [] for name in ("arms", "levels", "comparisons", "regret")}
     return {"device": data.device, "clock": data.clock, "unfinished": data.unfinished, "trainings": trainings, **kept}
 
 

@@ -48,6 +48,14 @@ def by_split(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, Arms]]:
     return list(found.items())
 
 
+def by_level(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:
+    """The rows of each level of difficulty."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(str(row.get("level")), []).append(row)
+    return list(found.items())
+
+
 def describe_interval(value: Any, metric: str = "") -> tuple[str, str]:
     """(figure, interval) of a cell as text; ("–", "") for none."""
     found = triple(value)

@@ -62,6 +62,31 @@ def test_the_least_recently_used_task_is_evicted() -> None:
     assert tasks.open == 0 and tasks.most == 2
 
 
+def test_a_heavy_task_replaces_as_many_as_it_weighs() -> None:
+    tasks = TaskOpener()
+    cache = OpenTaskCache(tasks, 4, weigh=lambda problem: {"heavy": 3, "huge": 9}.get(problem.name, 1))
+    use(cache, "a", "b", "c", "heavy")
+    assert tasks.log == ["open a", "open b", "open c", "close a", "close b", "open heavy"]
+    use(cache, "huge", "a")
+    assert tasks.log[6:] == ["close c", "close heavy", "open huge", "close huge", "open a"]
+    assert cache.evicted == 5
+    cache.close()
+
+
+def test_a_heavy_task_waits_for_those_in_use() -> None:
+    tasks = TaskOpener()
+    cache = OpenTaskCache(tasks, 4, weigh=lambda problem: 3 if problem.name == "heavy" else 1)
+    with ThreadPoolExecutor(1) as pool:
+        with cache.lease(task("a")), cache.lease(task("b")):
+            use(cache, "c")
+            later = pool.submit(use, cache, "heavy")
+            time.sleep(0.1)
+            assert not later.done() and "close c" not in tasks.log, "closing c alone would not suffice"
+        later.result(timeout=60)
+    assert tasks.log == ["open a", "open b", "open c", "close a", "close b", "open heavy"]
+    cache.close()
+
+
 def test_a_task_in_use_is_not_evicted() -> None:
     tasks = TaskOpener()
     cache = OpenTaskCache(tasks, 1)

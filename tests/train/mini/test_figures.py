@@ -95,6 +95,24 @@ def test_comparisons_are_paired_and_signed() -> None:
     assert not any(c["split"] == "compositions" for c in found["comparisons"])
 
 
+def test_levels_are_the_tasks_of_a_number_of_operators() -> None:
+    """The tasks of a level are of all splits; a seed's values are means with those of the others."""
+    deep = {p.name for p in PROBLEMS if p.facts["depth"] == 4}
+    drawn = {
+        key: {p.name: [text if p.name in deep else "broken", "away"] for p in PROBLEMS}
+        for key, text in ((("sft", 0), "slow"), (("grpo", 0), "fast"), (("grpo", 1), "wrong"))
+    }
+    outcomes = {(p.name, text): outcome for p in PROBLEMS for text, outcome in TEXTS.items()}
+    found = tables(PROBLEMS, drawn, outcomes, {}, reward("hipwright"), MiniEvaluationSettings(samples=2))["levels"]
+    depths = [p.facts["depth"] for p in PROBLEMS]
+    assert [(r["level"], r["arm"]) for r in found] == [(n, a) for n in sorted(set(depths)) for a in ("sft", "grpo")]
+    by = {(r["level"], r["arm"]): r for r in found}
+    assert all(r["tasks"] == depths.count(level) for (level, _), r in by.items())
+    assert (by[4, "sft"]["correct"][0], by[4, "sft"]["fast_1"][0]) == (1.0, 0.0)
+    assert (by[4, "grpo"]["compiled"][0], by[4, "grpo"]["fast_1.2"][0]) == (1.0, 0.5)
+    assert by[5, "grpo"]["compiled"] == by[1, "grpo"]["compiled"] == [0.0, 0.0, 0.0]
+
+
 def test_regret_is_the_time_over_the_best_schedules() -> None:
     best = {PROBLEMS[0].name: (0.1, 85), PROBLEMS[1].name: (0.2, 85)}
     (found,) = made({("sft", 0): ["fast", "slow"]}, best)["regret"]

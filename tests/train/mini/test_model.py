@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from hipwright.llm.answers.repair import UnusableAnswer
 from hipwright.llm.checkpoint import load as load_local
@@ -44,7 +45,7 @@ def test_a_size_has_the_same_tokens_in_prompt_and_program(words: Any) -> None:
     def tokens(text: str) -> list[int]:
         return list(words.encode(text, add_special_tokens=False))
 
-    for size in ("1536", "24576", "900"):
+    for size in ("1536", "24576", "900", "50000", "131072"):
         own = tokens(size)
         for text in (f"x f32 {size} 64\n", f"    assert x.shape[0] == {size}\n", f"    if (i >= {size}) return;\n"):
             found = tokens(text)
@@ -89,6 +90,12 @@ def test_the_model_fits_its_limit(words: Any) -> None:
     made = model.random_model(words, model.ModelShape(), 0)
     count = sum(one.numel() for one in made.parameters())
     assert 6_000_000 < count < LIMIT_MB * 1e6 / 2
+
+
+def test_the_large_model_has_85_to_110_million_parameters(words: Any) -> None:
+    with torch.device("meta"):
+        made = model.random_model(words, model.LARGE, 0)
+    assert 85_000_000 < sum(one.numel() for one in made.parameters()) < 110_000_000
 
 
 def test_a_checkpoint_is_a_local_model_of_the_agents(

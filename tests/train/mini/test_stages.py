@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Self
@@ -15,8 +16,9 @@ from hipwright.device import topology
 from hipwright.errors import BadInput, DeviceError
 from hipwright.records import Evaluation, Program
 from hipwright.train.judging.backends import FLOOR_US, REFERENCE_US
-from hipwright.train.mini import corpus, mini_run, model, settings, stages
-from hipwright.train.mini.settings import CPU, GPU, MiniSettings, preset
+from hipwright.train.mini import corpus, evaluate, mini_run, model, settings, stages
+from hipwright.train.mini.settings import CPU, GPU, LARGE, MiniSettings, preset
+from hipwright.train.mini.tasks import HELD_OUT
 from hipwright.train.records import Clock, TrainingProblem
 from hipwright.train.rl.training import TrainingRun
 
@@ -31,6 +33,10 @@ class FakeJudge:
         self.asked = 0
         self.clock: Clock = "estimate"
         self.scopes: list[str] = []
+        self.warmed: list[tuple[str, int]] = []  # by thread, and the number of tasks
+
+    def warm(self, problems: Sequence[TrainingProblem]) -> None:
+        self.warmed.append((threading.current_thread().name.split("_")[0], len(problems)))
 
     def start_scope(self, scope: str) -> None:
         self.scopes.append(Path(scope).name)
@@ -89,7 +95,10 @@ def test_from_random_weights_to_the_report(corpus_folder: Path, tmp_path: Path) 
     assert json.loads((tmp_path / mini_run.CHECK).read_text())["wrong"] == []
     found = json.loads(Path(done["evaluation"]).read_text())
     assert {row["arm"] for row in found["arms"]} == {"base", "sft", "grpo"}
-    assert {row["split"] for row in found["arms"]} == {"shapes", "compositions", "deeper"}
+    assert {row["split"] for row in found["arms"]} == set(HELD_OUT)
+    assert [one["level"] for one in found["levels"] if one["arm"] == "sft"] == sorted(
+        {one.facts["depth"] for one in evaluate.problems(mini_run.MiniRun(tmp_path, chosen))}
+    )
     assert (found["clock"], found["device"]) == ("estimate", "")
     rl = [json.loads(line) for line in (tmp_path / "seed-0/work/grpo/metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in rl] == [1, 2]
@@ -98,6 +107,7 @@ def test_from_random_weights_to_the_report(corpus_folder: Path, tmp_path: Path) 
     assert losses[-2]["loss"] < 0.5 * losses[0]["loss"]
     assert "<svg" in (tmp_path / "report.html").read_text()
     assert sum(path.stat().st_size for path in (tmp_path / "seed-0/grpo").iterdir()) < 1_000_000
+    assert not list(tmp_path.rglob("checkpoints")), "finished models need none"
 
 
 class TimeBudget:
@@ -125,6 +135,8 @@ def test_several_calls_give_the_result_of_one(
     judge = FakeJudge()
     whole = stages.run(tmp_path / "whole", chosen, judge=lambda: judge)
     assert judge.scopes == ["rft", "grpo"], "each judged arm starts without the verdicts of another"
+    main = threading.current_thread().name
+    assert judge.warmed == [("warm judge", 3), (main, 3), (main, 3)], "beside SFT, and before each judged arm"
     calls, finished = 0, False
     with monkeypatch.context() as patch:
         budget = TimeBudget(patch)
@@ -192,5 +204,16 @@ def test_presets() -> None:
     assert preset("rocm").target == "rocm"
     assert preset("cpu").model == model.TINY
     assert GPU.arms == settings.ARMS
+    assert replace(preset("rocm", "large"), target=LARGE.target) == LARGE
     with pytest.raises(BadInput, match="no target"):
         preset("tpu")
+    with pytest.raises(BadInput, match="needs a GPU"):
+        preset("cpu", "large")
+
+
+def test_the_large_size_changes_the_model_and_its_training_alone() -> None:
+    same = {"model", "arm_minutes", "sft", "continued", "rl"}
+    large, small = LARGE.to_dict(), GPU.to_dict()
+    assert {name for name in large if large[name] != small[name]} == same
+    assert LARGE.sft.batch_tokens == GPU.sft.batch_tokens and LARGE.corpus == GPU.corpus
+    assert LARGE.sft.steps and LARGE.sft.steps % LARGE.sft.checkpoint_every == 0

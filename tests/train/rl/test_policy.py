@@ -136,6 +136,35 @@ def test_a_step_uses_the_same_memory_every_time(policy: HFPolicy) -> None:
     assert places() == before and len(before) > 20
 
 
+def cache_bytes(decoder: Decoder) -> int:
+    return sum(one.nbytes for pair in decoder.cache.kept.values() for one in pair)
+
+
+def test_keys_and_values_of_all_decoders_stay_within_their_limit(
+    policy: HFPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = sample(policy, PROMPTS, samples=1, temperature=0.0)
+    ((key, decoder),) = policy._decoders.items()
+    assert policy._cache_bytes(*key) == cache_bytes(decoder)
+    limit = 3 * policy._cache_bytes(1, *key[1:])
+    monkeypatch.setattr("hipwright.train.rl.policy.MAX_CACHE_BYTES", limit)
+    for one, other in zip(sample(policy, PROMPTS, samples=1, temperature=0.0), whole, strict=True):
+        assert one[0].tokens == other[0].tokens
+    assert [key[0] for key in policy._decoders] == [1], "three answers at once fill the limit"
+    assert not decoder.cache.kept, "a decoder that is no longer kept holds no memory"
+    sample(policy, [[5]] * 2, samples=1)
+    assert len(policy._decoders) == 2
+    assert sum(map(cache_bytes, policy._decoders.values())) <= limit
+
+
+def test_a_released_policy_holds_no_decoder_and_samples_as_before(policy: HFPolicy) -> None:
+    before = sample(policy, PROMPTS)
+    (decoder,) = policy._decoders.values()
+    policy.release()
+    assert not policy._decoders and not decoder.cache.kept
+    assert sample(policy, PROMPTS) == before
+
+
 def test_a_captured_step_is_replayed(policy: HFPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a stand-in for CUDA's graph: the warm-up has no effect, and each token is one replay."""
     plain = sample(policy, PROMPTS)

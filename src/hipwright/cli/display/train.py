@@ -12,14 +12,14 @@ from hipwright.cli.display.fitted import FittedTable, plain_table
 from hipwright.cli.display.verbosity import says_progress
 from hipwright.report import formatting
 from hipwright.report.train_data import STAGES, TrainingFolder, ends, rates, read
-from hipwright.report.train_views import by_split, columns_of, describe_clock, describe_interval, differences
+from hipwright.report.train_views import by_level, by_split, columns_of, describe_clock, describe_interval, differences
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
 def tables(folder: Path) -> list[FittedTable]:
-    """Tables of a training's folder: trainings, evaluation by split, differences between arms."""
+    """Tables of a training's folder: trainings, evaluation by split and level, differences between arms."""
     data = read(folder)
     found = [_training_table(data)]
     rows = data.evaluation.get("arms") or []
@@ -27,6 +27,15 @@ def tables(folder: Path) -> list[FittedTable]:
     for split, arms in by_split(rows):
         cells = [(str(row.get("arm")), *(_cell(row.get(name), name) for name in columns)) for row, _ in arms]
         found.append(_table(f"{split}, {describe_clock(data)['badge']}", ("arm", *columns), cells))
+    levels = data.evaluation.get("levels") or []
+    if levels:
+        columns = columns_of(levels)
+        lines = [
+            (level, str(row.get("arm")), *(_cell(row.get(name), name) for name in columns))
+            for level, some in by_level(levels)
+            for row in some
+        ]
+        found.append(_table(f"by level, {describe_clock(data)['badge']}", ("level", "arm", *columns), lines))
     compared = differences(data.evaluation.get("comparisons") or [])
     for split, arms_ in compared["splits"]:
         rows_ = [

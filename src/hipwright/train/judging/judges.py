@@ -25,7 +25,7 @@ from hipwright.evaluation.faults import failed, retried
 from hipwright.machine import Machine, machine
 from hipwright.records import Evaluation, Program, TargetResult, content_key
 from hipwright.targets import CPU, REPRESENTATIVE, TARGETS
-from hipwright.train.judging.open_tasks import OpenTaskCache, task_key
+from hipwright.train.judging.open_tasks import OpenTaskCache, Weigh, one_each, task_key
 from hipwright.train.judging.protocols import JudgeBackend
 from hipwright.train.judging.stage_times import StageTimes
 from hipwright.train.records import Clock, TrainingProblem
@@ -52,12 +52,12 @@ class LocalJudge:
 
     targets: one GPU target (the fast gate and a short paired timing against eager), or "cpu" with AMD targets such as
     "gfx942" (the fast gate on the processor, and the static estimate for the AMD targets). open_tasks: tasks kept
-    open. shared_hosts: processes that the references of all tasks share on the GPU, for tasks that trust each other;
-    0: one for each task, which takes seconds to start. workers: programs verified at once, 0 for what the processors
-    allow. seed: of the verification inputs, None for secret ones. limit_s: wall seconds of one call of a program on a
-    GPU (None: 10); compile_s: of one compile for a GPU. counters: read hardware counters of every correct program
-    (counters.py; seconds a program). gpu, gpu_memory_gb, unsafe, cache: as `hipwright.machine.machine`. opener: opens
-    another machine than this one.
+    open; weigh: how many of these one counts as (OpenTaskCache). shared_hosts: processes that the references of all
+    tasks share on the GPU, for tasks that trust each other; 0: one for each task, which takes seconds to start.
+    workers: programs verified at once, 0 for what the processors allow. seed: of the verification inputs, None for
+    secret ones. limit_s: wall seconds of one call of a program on a GPU (None: 10); compile_s: of one compile for a
+    GPU. counters: read hardware counters of every correct program (counters.py; seconds a program). gpu,
+    gpu_memory_gb, unsafe, cache: as `hipwright.machine.machine`. opener: opens another machine than this one.
 
     The machine is opened on entering, with the errors of `machine`.
     """
@@ -67,6 +67,7 @@ class LocalJudge:
         targets: Sequence[str] = ESTIMATED,
         *,
         open_tasks: int = OPEN_TASKS,
+        weigh: Weigh = one_each,
         shared_hosts: int = 0,
         workers: int = 0,
         seed: int | None = 0,
@@ -94,7 +95,7 @@ class LocalJudge:
         }
         self._opener = opener or partial(machine, self.targets, **where)
         self._size, self._workers, self._seed, self._limit_s = max(1, open_tasks), workers, seed, limit_s
-        self._counters = counters
+        self._counters, self._weigh = counters, weigh
         if counters and self.clock != "device":
             raise BadInput("counters are read on a GPU", hint=f"give the target {_GPUS}, or leave counters out")
         self._known: OrderedDict[str, Evaluation] = OrderedDict()
@@ -109,7 +110,8 @@ class LocalJudge:
             self._machine = stack.enter_context(self._opener())
             self._backend = stack.enter_context(self._open_backend(self._machine))
             self.device = self._backend.device
-            self._tasks = OpenTaskCache(self._backend.open, self._size, openers=min(16, max(2, _processors())))
+            openers = min(16, max(2, _processors()))
+            self._tasks = OpenTaskCache(self._backend.open, self._size, openers, self._weigh)
             self._jobs = ThreadPoolExecutor(max(MIN_JOBS, 8 * self._size), thread_name_prefix="judge")
             self.stage_times.restart()
             self._stack = stack.pop_all()

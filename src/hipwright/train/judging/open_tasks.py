@@ -16,13 +16,21 @@ from hipwright.train.records import TrainingProblem
 
 MAX_FAILURES = 2
 Opener = Callable[[TrainingProblem], AbstractContextManager[Workbench]]
+Weigh = Callable[[TrainingProblem], int]
+
+
+def one_each(problem: TrainingProblem) -> int:
+    """The weight of tasks that need about the same memory."""
+    return 1
 
 
 @dataclass
 class _Entry:
-    """One task. leases: current users; prefetched: opened in advance and not used yet."""
+    """One task. weight: the tasks that it counts as; leases: current users; prefetched: opened in advance and not used
+    yet."""
 
     opened: Future[Workbench]
+    weight: int = 1
     stack: ExitStack = field(default_factory=ExitStack)
     leases: int = 0
     prefetched: bool = False
@@ -33,15 +41,17 @@ class _Entry:
 
 
 class OpenTaskCache:
-    """Keeps up to `size` tasks open. openers: threads that open them. Safe to use from several threads.
+    """Keeps up to `size` tasks open. openers: threads that open them; weigh: the tasks that a task counts as, for tasks
+    of unequal memory. A task that weighs more than `size` is open alone. Safe to use from several threads.
 
     A task that failed to open is opened again on the next request, since a killed process may have been the cause.
     After `MAX_FAILURES` failures that are the task's own fault its error is kept until the entry is evicted.
     """
 
-    def __init__(self, opener: Opener, size: int, openers: int = 4) -> None:
+    def __init__(self, opener: Opener, size: int, openers: int = 4, weigh: Weigh = one_each) -> None:
         self._opener = opener
         self._size = size
+        self._weigh = weigh
         self._changed = threading.Condition()
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self._failures: Counter[str] = Counter()
@@ -114,26 +124,37 @@ class OpenTaskCache:
         raise WorkerError("the judge is closed")
 
     def _open(self, problem: TrainingProblem, *, in_advance: bool = False) -> _Entry | None:
-        """Starts opening a task, after closing the one it replaces; None where every other task is in use."""
+        """Starts opening a task, after closing those that it replaces; None where too many others are in use."""
         if self._closed:
             return None
-        victim = None
-        if len(self._entries) >= self._size:
-            idle = [key for key, entry in self._entries.items() if entry.idle and not (in_advance and entry.prefetched)]
-            if not idle:
-                return None
-            # prefetched tasks are evicted last, since they will be requested soon
-            victim = self._entries.pop(min(idle, key=lambda key: self._entries[key].prefetched))
-            self.evicted += 1
-        entry = self._entries[task_key(problem)] = _Entry(Future())
-        self._pool.submit(self._open_entry, entry, problem, victim)
+        weight = min(self._weigh(problem), self._size)
+        victims = self._victims(weight, in_advance)
+        if victims is None:
+            return None
+        replaced = [self._entries.pop(key) for key in victims]
+        self.evicted += len(replaced)
+        entry = self._entries[task_key(problem)] = _Entry(Future(), weight)
+        self._pool.submit(self._open_entry, entry, problem, replaced)
         return entry
+
+    def _victims(self, weight: int, in_advance: bool) -> list[str] | None:
+        """The tasks to close for one of that weight, in order; None where closing all that may be does not suffice."""
+        lacking = weight + sum(entry.weight for entry in self._entries.values()) - self._size
+        idle = [key for key, entry in self._entries.items() if entry.idle and not (in_advance and entry.prefetched)]
+        idle.sort(key=lambda key: self._entries[key].prefetched)  # evicted last, since they will be requested soon
+        victims = []
+        for key in idle:
+            if lacking <= 0:
+                break
+            victims.append(key)
+            lacking -= self._entries[key].weight
+        return victims if lacking <= 0 else None
 
     # ---------------------------------------------------------------- in the pool's threads
 
-    def _open_entry(self, entry: _Entry, problem: TrainingProblem, victim: _Entry | None) -> None:
-        if victim is not None:
-            _close(victim)
+    def _open_entry(self, entry: _Entry, problem: TrainingProblem, replaced: Sequence[_Entry]) -> None:
+        for one in replaced:
+            _close(one)
         try:
             if self._closed:
                 raise WorkerError("the judge is closed")

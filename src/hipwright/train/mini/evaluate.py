@@ -25,7 +25,7 @@ from hipwright.train.log import cut_torn_line
 from hipwright.train.mini import model
 from hipwright.train.mini.figures import Drawn, Regret, tables
 from hipwright.train.mini.regret import grid
-from hipwright.train.mini.tasks import HELD_OUT, SCALES, Grammar
+from hipwright.train.mini.tasks import HELD_OUT, OF_TRAIN, SCALES, Grammar
 from hipwright.train.records import AnswerOutcome, TrainingProblem
 from hipwright.train.rl.policy import HFPolicy
 
@@ -63,7 +63,7 @@ def problems(mini: MiniRun) -> list[TrainingProblem]:
     settings = mini.settings
     grammar = Grammar(settings.corpus.seed, SCALES[settings.corpus.scale])
     trained = -(-settings.corpus.tasks // settings.corpus.shapes)
-    splits = [grammar.problems(s, settings.evaluation.tasks, trained if s == "shapes" else None) for s in HELD_OUT]
+    splits = [grammar.problems(s, settings.evaluation.tasks, trained if s in OF_TRAIN else None) for s in HELD_OUT]
     return [task for turn in zip_longest(*splits) for task in turn if task is not None]
 
 
@@ -122,6 +122,7 @@ def _draw_samples(mini: MiniRun, key: tuple[str, int], path: Path, tasks: Sequen
         temperature=1.0,
         seed=settings.seed + seed,
     )
+    policy.release()  # the judge needs the memory
     found = {
         task.name: [mini.form.decode(one.tokens) for one in some] for task, some in zip(tasks, answers, strict=True)
     }

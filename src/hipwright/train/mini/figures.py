@@ -26,6 +26,7 @@ Values = dict[str, dict[str, float]]
 """Metric -> task -> its mean over the scorable samples."""
 
 METRICS = ("compiled", "correct", "fast_1", "fast_1.2", "roofline", "reward")
+LEVEL_METRICS = ("compiled", "correct", "fast_1", "fast_1.2")
 COMPARED = (
     ("sft", "base"),
     ("continued", "sft"),
@@ -45,7 +46,7 @@ def tables(
     reward: Reward,
     settings: MiniEvaluationSettings,
 ) -> dict[str, Any]:
-    """Arms, comparisons, regret and examples of evaluation.json. A row with seed null is of all seeds."""
+    """Arms, levels, comparisons, regret and examples of evaluation.json. A row with seed null is of all seeds."""
     arms = list(dict.fromkeys(arm for arm, _ in drawn))
     rows, pooled = [], dict[tuple[str, str], Values]()
     for arm, split in product(arms, HELD_OUT):
@@ -56,6 +57,7 @@ def tables(
             rows.append({"arm": arm, "seed": seed, "split": split, "samples": settings.samples} | _row(values))
     return {
         "arms": rows,
+        "levels": list(_levels(problems, arms, pooled)),
         "comparisons": list(_comparisons(arms, pooled)),
         "regret": [_regret(arm, drawn, outcomes, best) for arm in arms] if best else [],
         "examples": _examples(problems, drawn, outcomes, settings.examples),
@@ -156,6 +158,20 @@ def interval(values: Sequence[float]) -> list[float] | None:
     known = np.array(values, dtype=np.float64)
     low, high = over_tasks(known, lambda rows: rows.mean(axis=1))
     return [float(known.mean()), low, high]
+
+
+def _levels(
+    problems: Sequence[TrainingProblem], arms: Sequence[str], pooled: Mapping[tuple[str, str], Values]
+) -> Iterator[dict[str, Any]]:
+    """Means over the tasks of each number of operators, of all splits and seeds."""
+    level_of = {p.name: int(p.facts["depth"]) for p in problems}
+    for level, arm in product(sorted(set(level_of.values())), arms):
+        row: dict[str, Any] = {"level": level, "arm": arm}
+        for name in ("known", *LEVEL_METRICS):
+            every = [pooled[arm, split][name].items() for split in HELD_OUT]
+            values = [value for items in every for task, value in items if level_of[task] == level]
+            row |= {"tasks": len(values)} if name == "known" else {name: interval(values)}
+        yield row
 
 
 # ---------------------------------------------------------------- between arms

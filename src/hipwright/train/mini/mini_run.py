@@ -8,6 +8,7 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,7 +26,7 @@ from hipwright.train.mini import corpus as corpora
 from hipwright.train.mini import model
 from hipwright.train.mini.form import CompactForm, read
 from hipwright.train.mini.settings import MiniSettings
-from hipwright.train.mini.tasks import SCALES, Grammar
+from hipwright.train.mini.tasks import SCALES, Grammar, weight
 from hipwright.train.records import TrainingProblem
 from hipwright.train.rewards import reward
 from hipwright.train.rl.checkpoint import latest_step
@@ -56,6 +57,7 @@ class MiniRun:
     judge: Callable[[], ProgramJudge] | None = None
     began: float = field(default_factory=time.monotonic)
     stack: ExitStack = field(default_factory=ExitStack)
+    _warming: Future[None] | None = None
 
     def minutes_left(self) -> float | None:
         """The minutes that are left; None: no limit. Raises PieceOver where there are too few for a stage."""
@@ -130,8 +132,23 @@ class MiniRun:
             judge_targets(self.settings.target),
             limit_s=CALL_LIMIT_S,
             open_tasks=self.settings.open_tasks,
+            weigh=weight,
             shared_hosts=SHARED_HOSTS,
         )
+
+    def start_warming(self, problems: Sequence[TrainingProblem]) -> None:
+        """Opens these tasks in the background, beside the training that comes before the arms."""
+        judge: Any = self.environment.judge
+        if hasattr(judge, "warm"):
+            self.notify("opening", tasks=len(problems))
+            pool = self.stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="warm judge"))
+            self._warming = pool.submit(judge.warm, problems)
+
+    def finish_warming(self) -> None:
+        """Waits for `start_warming`, so that no arm shares the machine with it."""
+        if self._warming is not None:
+            self._warming.result()
+            self._warming = None
 
     def warm_judge(self, problems: Sequence[TrainingProblem]) -> None:
         """Opens these tasks before an arm's minutes start; otherwise the first arm would spend its time on it."""
@@ -150,7 +167,7 @@ class MiniRun:
         """The training problems of the arms with a judge."""
         made = self.settings.corpus
         grammar = Grammar(made.seed, SCALES[made.scale])
-        return grammar.practice(self.settings.rl_tasks, -(-made.tasks // made.shapes))
+        return grammar.practice(self.settings.rl_tasks, -(-made.tasks // made.shapes), self.settings.rl_deeper)
 
     def model_folder(self, seed: int, name: str) -> Path:
         """The folder of a finished model."""

@@ -36,6 +36,8 @@ class ModelShape(Record, frozen=True, kw_only=True):
     context: int = 1024
 
 
+LARGE = ModelShape(hidden=768, inner=2048, layers=12, heads=12)
+"""86 million parameters."""
 TINY = ModelShape(hidden=64, inner=128, layers=2, heads=4)
 """For tests on a processor."""
 

@@ -1,6 +1,8 @@
-"""Settings of the miniature, with presets for a GPU and for two processors, where it takes minutes."""
+"""Settings of the miniature, with presets of two sizes for a GPU, and for two processors, where it takes minutes."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -36,7 +38,8 @@ class MiniSettings(Record, frozen=True, kw_only=True):
 
     shaping: the reward's weight of shaping terms (train/shaping.py).
     arm_minutes: wall time of each arm of each seed. rl_tasks: training tasks of the arms with a judge
-    (tasks.py: Grammar.practice). open_tasks: tasks that the judge keeps open, half a gigabyte of a GPU each.
+    (tasks.py: Grammar.practice); rl_deeper: the share of them with more operators than the corpus has. open_tasks:
+    tasks that the judge keeps open, half a gigabyte of a GPU each; larger ones count as several (tasks.py: weight).
     held: tasks of the corpus whose loss alone is computed. checked: programs of the corpus that are verified before
     training. corpus_folder: a finished corpus to copy.
     """
@@ -48,6 +51,7 @@ class MiniSettings(Record, frozen=True, kw_only=True):
     arms: tuple[str, ...] = ARMS
     arm_minutes: float = 4.0
     rl_tasks: int = 128
+    rl_deeper: float = 0.4
     open_tasks: int = 136
     held: int = 32
     checked: int = 64
@@ -77,8 +81,43 @@ class MiniSettings(Record, frozen=True, kw_only=True):
     )
     evaluation: MiniEvaluationSettings = MiniEvaluationSettings()
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.rl_deeper <= 1:
+            raise ValueError("rl_deeper must be from 0 to 1")
+
 
 GPU = MiniSettings()
+LARGE = replace(
+    GPU,
+    arm_minutes=2.0,
+    model=model.LARGE,
+    sft=replace(
+        GPU.sft,
+        steps=600,
+        micro_tokens=32768,
+        row_tokens=512,
+        checkpoint_every=300,
+        evaluate_every=300,
+        optim=replace(GPU.sft.optim, learning_rate=6e-4, warmup=60),
+    ),
+    continued=replace(
+        GPU.continued,
+        micro_tokens=32768,
+        row_tokens=512,
+        checkpoint_every=1000,
+        evaluate_every=1000,
+        optim=replace(_CONSTANT, learning_rate=6e-5),
+    ),
+    rl=replace(
+        GPU.rl,
+        micro_tokens=16384,
+        keep=4,
+        checkpoint_every=50,
+        optim=replace(GPU.rl.optim, learning_rate=1e-4, warmup=2),
+    ),
+)
+"""With a model of 86 million parameters. A checkpoint has a gigabyte or more, so there are few; the activations of
+32,768 tokens take 17 GB."""
 CPU = MiniSettings(
     target=HOST.name,
     seeds=(0,),
@@ -121,10 +160,17 @@ CPU = MiniSettings(
 """Without a GPU: tiny tasks, verified on the processor, with static estimates. It runs all stages."""
 
 
-def preset(target: str) -> MiniSettings:
-    """The settings for a target. Raises BadInput for targets without a judge."""
-    if target == HOST.name:
-        return CPU
+Size = Literal["small", "large"]
+
+
+def preset(target: str, size: Size = "small") -> MiniSettings:
+    """The settings for a target. Raises BadInput for targets without a judge, and for the large size without a GPU."""
     if TARGETS.is_gpu(target):
-        return replace(GPU, target=target)
-    raise BadInput(f"the miniature has no target {target!r}", hint=f"{TARGETS.gpu_choices(joint=', ')} or {HOST.name}")
+        return replace(LARGE if size == "large" else GPU, target=target)
+    if target != HOST.name:
+        raise BadInput(
+            f"the miniature has no target {target!r}", hint=f"{TARGETS.gpu_choices(joint=', ')} or {HOST.name}"
+        )
+    if size == "large":
+        raise BadInput("the large size needs a GPU", hint=f"--target {TARGETS.gpu_choices()}, or leave out --size")
+    return CPU

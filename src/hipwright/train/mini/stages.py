@@ -36,6 +36,7 @@ from hipwright.train.mini.form import CompactForm, read
 from hipwright.train.mini.mini_run import CHECK, MiniRun, PieceOver
 from hipwright.train.mini.settings import ARMS, BASE, CONTINUED, RFT, SFT, MiniSettings
 from hipwright.train.records import TrainingProblem
+from hipwright.train.rl import checkpoint
 from hipwright.train.rl.arms import train_rft
 from hipwright.train.rl.imitation import sft_loop
 from hipwright.train.rl.loop import train_rl
@@ -182,7 +183,10 @@ def _train_seed(mini: MiniRun, seed: int) -> None:
             model.random_model(mini.tokenizer, settings.model, seed), mini.tokenizer, base, {"arm": BASE, "seed": seed}
         )
     if not (mini.model_folder(seed, SFT) / model.META).exists():
+        if set(settings.arms) - {CONTINUED}:
+            mini.start_warming(mini.problems())
         _save_model(mini, seed, SFT, *_train_sft(mini, seed))
+        mini.finish_warming()
     for arm in settings.arms:
         if arm not in ARMS:
             raise BadInput(f"the miniature has no arm {arm!r}", hint=f"arms: {', '.join(ARMS)}")
@@ -191,13 +195,15 @@ def _train_seed(mini: MiniRun, seed: int) -> None:
 
 
 def _save_model(mini: MiniRun, seed: int, name: str, policy: HFPolicy, result: LoopResult) -> None:
-    """Saves the model of a finished training. Raises PieceOver for an unfinished one."""
+    """Saves the model of a finished training, and deletes its checkpoints. Raises PieceOver for an unfinished one."""
     if not result.finished:
         raise PieceOver
     facts = {"arm": name, "seed": seed, "steps": result.step, "minutes": round(result.minutes, 2)}
     if "kept_step" in result.metrics:
         facts["kept_step"] = int(result.metrics["kept_step"])
     model.save(policy.model, mini.tokenizer, mini.model_folder(seed, name), facts)
+    policy.release()
+    checkpoint.delete(mini.work_folder(seed, name))
     shown = {one: result.metrics[one] for one in ("loss", "reward", "correct", "kept_step") if one in result.metrics}
     mini.notify("trained", arm=name, seed=seed, steps=result.step, minutes=result.minutes, **shown)
 

@@ -5,21 +5,25 @@ KernelBench form. The splits:
 - train: short compositions at the training shapes, without the held-out pairs of operators;
 - shapes: compositions of train at rows and columns that train does not have;
 - compositions: as short as train's, each with a held-out pair of operators;
-- deeper: more operators than any of train, without the held-out pairs.
+- deeper: more operators than any of train, without the held-out pairs;
+- larger: compositions of train on tensors of real sizes, with rows and columns that no other task has.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Literal
+from zlib import crc32
 
 from hipwright.train.records import TrainingProblem
 
-Split = Literal["train", "shapes", "compositions", "deeper"]
-HELD_OUT: tuple[Split, ...] = ("shapes", "compositions", "deeper")
+Split = Literal["train", "shapes", "compositions", "deeper", "larger"]
+HELD_OUT: tuple[Split, ...] = ("shapes", "compositions", "deeper", "larger")
+OF_TRAIN: tuple[Split, ...] = ("shapes", "larger")
+"""The held-out splits with the compositions of train."""
 
 UNARY: dict[str, str] = {
     "relu": "torch.relu(x)",
@@ -59,18 +63,25 @@ ROWS: dict[str, tuple[str, bool]] = {
 OPERATORS = (*UNARY, *BINARY, *ROWS)
 
 MAX_TRAIN_OPERATORS, DEEPER = 3, (4, 5)
-"""The most operators of a train task, and the numbers of operators in the deeper split."""
+"""The most operators of a train task, and the numbers of operators in the deeper split and in deeper practice."""
 PAIRS_HELD = 0.15
 DTYPES = ("float32", "float16")
 
 
-CORPUS, HELD, PRACTICE = range(3)
-"""Pools of sizes: of the corpus, of the shapes split, and of the practice tasks of the arms with a judge."""
+CORPUS, HELD, PRACTICE, LARGER = range(4)
+"""Pools of sizes: of the corpus, of the shapes split, of the practice tasks of the arms with a judge, and of the larger
+split."""
+POOLS: dict[Split, int] = {"shapes": HELD, "larger": LARGER}
+"""The pools of splits that do not have the corpus's."""
+USUAL_ELEMENTS = 1 << 24
+WEIGHED_ELEMENTS = 1 << 22
+"""A task of more than USUAL_ELEMENTS in a tensor weighs 1 for each WEIGHED_ELEMENTS."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """The shapes of tasks. rows, columns: sizes by pool; elements: least and most of a tensor.
+    """The shapes of tasks. rows, columns: sizes by pool; elements: least and most of a tensor; larger: of a tensor of
+    the larger split.
 
     judged: least elements of a judged task; schedules of smaller ones cannot be distinguished by timing.
     """
@@ -79,32 +90,42 @@ class Scale:
     rows: tuple[tuple[int, ...], ...]
     columns: tuple[tuple[int, ...], ...]
     elements: tuple[int, int]
+    larger: tuple[int, int]
     judged: int
 
     def shapes(self, pool: int, *, judged: bool = False) -> list[tuple[int, int]]:
         """The shapes of a pool; no size is in two pools. judged: only those of judged tasks."""
-        low, high = self.elements
+        low, high = self.larger if pool == LARGER else self.elements
         low = max(low, self.judged) if judged else low
         return [(r, c) for r in self.rows[pool] for c in self.columns[pool] if low <= r * c <= high]
 
 
 GPU = Scale(
     "gpu",
-    ((2048, 4096, 8192, 16384, 32768), (3072, 6144, 10000, 12288, 24576), (5120, 9000, 20480)),
+    (
+        (2048, 4096, 8192, 16384, 32768),
+        (3072, 6144, 10000, 12288, 24576),
+        (5120, 9000, 20480),
+        (2200, 3300, 4400, 6600, 10400, 16640, 22000, 36000, 50000, 65536, 100000, 131072),
+    ),
     (
         (256, 512, 768, 1000, 1024, 1536, 2048, 4096),
         (384, 640, 896, 1280, 1500, 1792, 2560, 3074),
         (320, 600, 1152, 1920, 2304, 3584),
+        (448, 832, 1344, 2000, 2816, 4608, 6000, 7680, 10240, 16000),
     ),
     (1 << 21, 1 << 24),
+    (1 << 25, 1 << 26),
     1 << 22,
 )
-"""16 to 64 MB a float32 tensor that is judged: about 5 to 100 microseconds of an H200's memory traffic."""
+"""16 to 64 MB a float32 tensor that is judged, about 5 to 100 microseconds of an H200's memory traffic; 128 to 256 MB
+in the larger split."""
 CPU = Scale(
     "cpu",
-    ((8, 16, 24, 32), (12, 20, 28), (10, 18, 30)),
-    ((32, 64, 100, 128), (48, 80, 96, 130), (40, 72, 112)),
+    ((8, 16, 24, 32), (12, 20, 28), (10, 18, 30), (44, 52, 64)),
+    ((32, 64, 100, 128), (48, 80, 96, 130), (40, 72, 112), (160, 200, 256)),
     (256, 4096),
+    (8192, 16384),
     0,
 )
 """For machines without a GPU: small enough to interpret."""
@@ -171,6 +192,22 @@ def get_init_inputs():
 """
 
 
+def weight(problem: TrainingProblem) -> int:
+    """The tasks of usual size that a task counts as, among those that a judge keeps open: by the memory of a GPU."""
+    rows, columns = problem.facts["shape"]
+    elements = rows * columns
+    return 1 if elements <= USUAL_ELEMENTS else -(-elements // WEIGHED_ELEMENTS)
+
+
+def practised(operators: Iterable[str]) -> bool:
+    """Whether a composition of these operators, in any order, is one of the deeper ones for practice.
+
+    The digest of a set of operators decides, so that the deeper split and the deeper practice tasks have no set in
+    common.
+    """
+    return bool(crc32(" ".join(sorted(set(operators))).encode()) & 1)
+
+
 def text(operator: str) -> str:
     """An operator as an expression of x and its second input."""
     if operator in UNARY:
@@ -197,20 +234,32 @@ class Grammar:
         return frozenset(kept)
 
     def compositions(self, split: Split) -> Iterator[Composition]:
-        """An endless sequence of different compositions of a split. The shapes split has train's."""
-        rng = random.Random(f"compositions {self.seed} {'train' if split == 'shapes' else split}")
+        """An endless sequence of different compositions of a split. Those of OF_TRAIN have train's."""
+        if split == "deeper":
+            return (one for one in self._drawn("deeper", DEEPER) if not practised(one.operators))
+        return self._drawn("train" if split in OF_TRAIN else split, (1, MAX_TRAIN_OPERATORS), split == "compositions")
+
+    def deeper_practice(self) -> Iterator[Composition]:
+        """An endless sequence of different compositions as deep as the deeper split's, of sets of operators that it
+        never has.
+        """
+        return (one for one in self._drawn("deeper practice", DEEPER) if practised(one.operators))
+
+    def _drawn(self, name: str, depth: tuple[int, int], with_held: bool = False) -> Iterator[Composition]:
+        """Different compositions, each with a held-out pair of operators or each without one."""
+        rng = random.Random(f"compositions {self.seed} {name}")
         held, seen = self.held_pairs, set[Composition]()
         while True:
-            made = _draw(rng, DEEPER if split == "deeper" else (1, MAX_TRAIN_OPERATORS))
-            if made is None or made in seen or bool(made.pairs & held) != (split == "compositions"):
+            made = _draw(rng, depth)
+            if made is None or made in seen or bool(made.pairs & held) != with_held:
                 continue
             seen.add(made)
             yield made
 
     def problems(self, split: Split, count: int, compositions: int | None = None) -> list[TrainingProblem]:
-        """`count` different judged tasks. compositions: the number of train's, which the shapes split draws from."""
+        """`count` different judged tasks. compositions: the number of train's, which OF_TRAIN draw from."""
         rng = random.Random(f"problems {self.seed} {split}")
-        shapes = self.scale.shapes(HELD if split == "shapes" else CORPUS, judged=True)
+        shapes = self.scale.shapes(POOLS.get(split, CORPUS), judged=True)
         source = self.compositions(split)
         pool = [next(source) for _ in range(compositions or count)]
         found: dict[str, TrainingProblem] = {}
@@ -219,15 +268,22 @@ class Grammar:
             found[problem.name] = problem
         return list(found.values())
 
-    def practice(self, count: int, compositions: int) -> list[TrainingProblem]:
-        """`count` different tasks of train for the arms with a judge.
+    def practice(self, count: int, compositions: int, deeper: float = 0.0) -> list[TrainingProblem]:
+        """`count` different tasks for the arms with a judge, the share `deeper` of them of `deeper_practice`.
 
-        About half of them have shapes, and half of them compositions, that the corpus (with the first `compositions`)
-        does not have.
+        The others are train's: about half of them have shapes, and half of them compositions, that the corpus (with the
+        first `compositions`) does not have. The deeper ones have the same shapes.
         """
-        rng = random.Random(f"practice {self.seed}")
+        many = round(deeper * count)
         source = self.compositions("train")
         pool = [next(source) for _ in range(2 * compositions)]
+        found = self._practice(f"practice {self.seed}", pool, count - many)
+        pool = list(islice(self.deeper_practice(), many))
+        return found + self._practice(f"deeper practice {self.seed}", pool, many)
+
+    def _practice(self, name: str, pool: Sequence[Composition], count: int) -> list[TrainingProblem]:
+        """`count` different tasks of the compositions, at shapes of the corpus and of practice."""
+        rng = random.Random(name)
         shapes = [self.scale.shapes(one, judged=True) for one in (CORPUS, PRACTICE)]
         found: dict[str, TrainingProblem] = {}
         while len(found) < min(count, len(pool) * sum(map(len, shapes))):

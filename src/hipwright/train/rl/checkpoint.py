@@ -59,6 +59,11 @@ def save(folder: Path, step: int, identity: Mapping[str, str], state: dict[str, 
     return place
 
 
+def delete(folder: Path) -> None:
+    """Deletes the checkpoints of a run's folder."""
+    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+
+
 def load(folder: Path, identity: Mapping[str, str], *, allow_device_change: bool = False) -> dict[str, Any] | None:
     """The last checkpoint's state, with its `identity`; None for none.
 

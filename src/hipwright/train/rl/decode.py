@@ -60,6 +60,11 @@ class _StaticCache:
         return 0
 
 
+def cache_length(width: int, new: int) -> int:
+    """Columns of the cache for prompts of `width` tokens: attention kernels read the mask in whole vectors."""
+    return -(-(width + new) // PAD_MULTIPLE) * PAD_MULTIPLE
+
+
 class Decoder:
     """Samples with one shape: `rows` sequences of up to `width` prompt tokens and `new` sampled tokens."""
 
@@ -68,7 +73,7 @@ class Decoder:
 
         self.network, self.rows, self.width, self.new, self.pad = network, rows, width, new, pad
         self.device = network.device
-        length = -(-(width + new) // PAD_MULTIPLE) * PAD_MULTIPLE  # attention kernels read the mask in whole vectors
+        length = cache_length(width, new)
         self.cache = _StaticCache(rows, length, self.device)
         self.end = torch.tensor(sorted(end), device=self.device)
 
@@ -99,6 +104,12 @@ class Decoder:
                 self._step()
             if number % END_CHECK_TOKENS == END_CHECK_TOKENS - 1 and bool(self.done.all()):
                 break
+
+    def close(self) -> None:
+        """Frees keys, values and graph. The decoder and its policy refer to each other, so that they would remain until
+        the next garbage collection."""
+        self.cache.kept.clear()
+        self.graph = None
 
     def _prefill(self, prompts: Sequence[Sequence[int]], samples: int, temperature: float) -> None:
         """Runs the prompts, padded on the left, and sets the state before the first sampled token."""

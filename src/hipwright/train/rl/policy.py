@@ -7,6 +7,7 @@ logits after the head (Gemma 2's soft cap) or have other layers than full attent
 
 from __future__ import annotations
 
+import gc
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from hipwright.errors import BadInput
 from hipwright.llm.checkpoint import cache_argument
 from hipwright.targets import TORCH_GPU
-from hipwright.train.rl.decode import PAD_MULTIPLE, Decoder
+from hipwright.train.rl.decode import PAD_MULTIPLE, Decoder, cache_length
 from hipwright.train.rl.packing import Pair, batches, pack, rows
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ ROW_TOKENS = 1024
 """Tokens of a packed row: longer rows have less padding, and more masked attention."""
 MAX_DECODERS = 4
 """Decoders that are kept, each with its keys, values and graph."""
+MAX_CACHE_BYTES = 16 << 30
+"""Of the keys and values of all decoders that are kept; fewer answers than MAX_ROWS are sampled at once where theirs
+exceed it."""
 
 
 @dataclass(frozen=True)
@@ -163,13 +167,15 @@ class HFPolicy:
     def generate(
         self, prompts: Sequence[Sequence[int]], *, samples: int, max_new_tokens: int, temperature: float, seed: int
     ) -> list[list[SampledAnswer]]:
-        """See PolicyModel. At most MAX_ROWS answers are sampled at once; temperature 0 takes the likeliest token."""
+        """See PolicyModel. At most MAX_ROWS answers are sampled at once, fewer where their keys and values exceed
+        MAX_CACHE_BYTES; temperature 0 takes the likeliest token."""
         import torch
 
         if any(not prompt for prompt in prompts):
             raise BadInput("an empty prompt", hint="a prompt needs at least a token")
         generator = torch.Generator(self.device).manual_seed(seed)
-        many = max(MAX_ROWS // samples, 1)
+        width = max(map(len, prompts), default=0)
+        many = max(min(MAX_ROWS, MAX_CACHE_BYTES // self._cache_bytes(1, width, max_new_tokens)) // samples, 1)
         found: list[list[SampledAnswer]] = []
         with torch.no_grad():
             for start in range(0, len(prompts), many):
@@ -183,11 +189,22 @@ class HFPolicy:
     def _decoder(self, count: int, longest: int, new: int) -> Decoder:
         key = (count, -(-longest // PAD_MULTIPLE) * PAD_MULTIPLE, new)
         if key not in self._decoders:
-            while len(self._decoders) >= MAX_DECODERS:
-                self._decoders.popitem(last=False)
+            left = MAX_CACHE_BYTES - self._cache_bytes(*key)
+            while self._decoders and (
+                len(self._decoders) >= MAX_DECODERS or sum(self._cache_bytes(*one) for one in self._decoders) > left
+            ):
+                self._decoders.popitem(last=False)[1].close()
             self._decoders[key] = Decoder(self, *key, end=self._end, pad=self._pad)
         self._decoders.move_to_end(key)
         return self._decoders[key]
+
+    def _cache_bytes(self, rows: int, width: int, new: int) -> int:
+        """Bytes of the keys and values of a decoder."""
+        config = self._network.config.get_text_config()
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        item = 2 if self.device.startswith(TORCH_GPU) else next(self._network.parameters()).element_size()
+        return 2 * int(config.num_hidden_layers * heads * size) * item * rows * cache_length(width, new)
 
     def _samples(self, decoder: Decoder) -> list[SampledAnswer]:
         ends, found = set(self._end), []
@@ -247,6 +264,19 @@ class HFPolicy:
                     for index, values in zip(part.order, part.logprobs.cpu().split(list(part.counts)), strict=True):
                         found[start + index] = values.tolist()
         return [found[index] for index in range(len(pairs))]
+
+    # ---------------------------------------------------------------- memory
+
+    def release(self) -> None:
+        """Frees the decoders, and what torch keeps of the device for other allocations of this process."""
+        import torch
+
+        for decoder in self._decoders.values():
+            decoder.close()
+        self._decoders.clear()
+        if torch.cuda.is_initialized():
+            gc.collect()
+            torch.cuda.empty_cache()
 
     # ---------------------------------------------------------------- weights
 
