@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from hipwright.engine import space
+from hipwright.engine import space, write
 from hipwright.engine.knobs import Value
 from tests.engine.harness import Op, captured
 
@@ -154,3 +154,36 @@ def test_blocks_of_several_queries_of_a_decoded_token_are_small(heads: int, thre
 @pytest.mark.parametrize(("side", "mappings"), [(8192, ["block", "columns"]), (1024, ["block"])])
 def test_a_matrix_is_reduced_along_its_rows_and_along_its_columns_apart(side: int, mappings: list[str]) -> None:
     assert of(chosen(Op(both_ways), (side, side)), "map:") == mappings
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "wanted"),
+    [
+        (16384, 4096, {"COLUMN_VEC": 8, "COOP_BLOCKS": 33}),
+        (1024, 256, {"COLUMN_VEC": 1, "COLUMNS": 8, "ROW_ITEMS": 8}),
+        (512, 4096, {"COLUMN_VEC": 1}),
+        (128, 1024, {"COLUMN_VEC": 1}),
+    ],
+)
+def test_batch_norms_of_few_columns_fill_the_device(rows: int, columns: int, wanted: dict[str, Value]) -> None:
+    """By blocks that share columns, in a kernel of their own, where columns are long; else by narrow vectors."""
+    found = chosen(nn.BatchNorm1d(columns).to(HALF), (rows, columns), dtype=HALF)
+    assert {key: found.get(key) for key in wanted} == wanted, found
+    assert len(of(found, "cooperative:")) == (rows > 1024)
+
+
+def test_rows_that_lie_across_memory_are_stored_once_for_two_norms() -> None:
+    class Norms(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(128, 64, 3, padding=1), nn.LayerNorm([32, 128, 256])
+            self.to(HALF)
+
+        def forward(self, x: Any) -> Any:
+            """A gate of a convolution's channels, and two norms."""
+            a, b = torch.tanh(self.conv(x)).chunk(2, 1)
+            return F.instance_norm(self.norm(F.silu(a) + b))
+
+    graph = captured(Norms().to("meta"), [torch.empty((16, 128, 128, 256), dtype=HALF, device="meta")])
+    assert not of({key: choice.default for key, choice in space(graph).items()}, "intermediate:tanh")
+    assert "tanh_conv2d_bias(" in write(graph).text

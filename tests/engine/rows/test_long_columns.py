@@ -148,3 +148,14 @@ def test_few_long_columns_at_once_stay_in_the_cache_for_the_next_pass() -> None:
     inputs = [numbers(2, 1100, 11) + 3, torch.tensor([1100, 37])]
     expected, native, _ = reference(Op(over_frames), inputs)
     compare(run(program, Op(over_frames), inputs, wave=32)[0], expected, native)
+
+
+def test_few_long_columns_are_summed_by_a_kernel_and_normalised_by_another() -> None:
+    """A batch norm in training mode, written for 16384 rows, at fewer."""
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(24), torch.nn.SiLU())
+    program = write(captured(model, [torch.empty(16384, 24)]), {"exact": False})
+    assert program.text.count('extern "C"') == 2
+    for rows in (700, 33):
+        x = numbers(rows, 24) * 3 + 5
+        expected, native, _ = reference(model, [x])
+        compare(run(program, model, [x])[0], expected, native)

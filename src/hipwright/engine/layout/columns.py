@@ -40,6 +40,12 @@ ODD_VEC = 4
 flight. The largest of 64 x 4096 x 2047 took an H200 478 us with four, 602 with one; the mean of 96 x 3000 x 2047 526
 and 639.
 """
+LEAST_SHARE = 8
+"""Vectors side by side in the narrowest block. Where columns are read again after the reductions, so that blocks cannot
+share one, and such blocks of full vectors are too few for the device, vectors are narrower: a linear layer of 1024 x
+1000 to 256 halves with a batch norm in training mode took an H200 79 us with eight columns a thread, 40 with four, 28
+with two, 21 with one.
+"""
 LONG_COLUMN = 1024
 SHORT_SEGMENT, GATHERED_ROWS = 64, 8
 """Rows of a segment up to which few lanes sum it, and the rows each of them loads at once."""
@@ -59,6 +65,9 @@ def columns(plan: ReductionPlanner, registers: bool) -> RowLayout:
     kept = COOP_KEPT * vec if odd else max(COOP_KEPT, 4 * vec)  # four vectors in flight
     if registers:
         threads, share, kept = _column_block(plan, vec)
+    narrow = 0 if registers else _cached_columns(plan, vec)
+    while vec > 1 and plan.follows and not (odd or narrow) and plan.rows < FEW_BLOCKS * LEAST_SHARE * vec:
+        vec, vectors = vec // 2, -(-across // (vec // 2))
     while share > 8 and share >= 2 * vectors and vectors < 32:
         share //= 2
     if not registers and _short_columns(plan, vectors):
@@ -68,7 +77,6 @@ def columns(plan: ReductionPlanner, registers: bool) -> RowLayout:
         threads, kept = max(64, share * power(-(-plan.length // GATHERED_ROWS))), GATHERED_ROWS * vec
     elif not registers and plan.rows >= MANY_COLUMNS * vec:
         threads = share = 64
-    narrow = 0 if registers else _cached_columns(plan, vec)
     if narrow and narrow < share:
         threads, share = CACHED_THREADS, narrow
     lanes = threads // share

@@ -62,7 +62,9 @@ class RowKernel(RowState):
             kernel.unaligned_rows = True
             kernel.aligned |= {b: VECTOR_LENGTH.get(body.need.dtypes[b], 4) for b in self.vector_buffers}
         if self.blocks:
-            self.blocks.finish(kernel, self._tiles(), to_python(product(group.space)), self._full_blocks())
+            self.blocks.finish(
+                kernel, self._tiles(), to_python(product(group.space)), self._full_blocks(), self.layout.threads
+            )
         return kernel
 
     def _reader(self, plain: Callable[[E, str], str]) -> Callable[[E, str], str]:
