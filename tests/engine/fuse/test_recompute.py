@@ -252,3 +252,17 @@ def test_rows_without_elements() -> None:
 )
 def test_builds(function: Any, inputs: list[torch.Tensor]) -> None:
     builds(Op(function), inputs, least=1)
+
+
+def test_a_gate_of_two_halves_computes_each_element_once() -> None:
+    """However heavy it is: no element is read twice, so that nothing is repeated."""
+
+    def gated(x: torch.Tensor) -> torch.Tensor:
+        a, b = torch.exp(-F.mish(x).square()).chunk(2, -1)
+        return F.logsigmoid(a * b)
+
+    x = torch.randn(9, 64, generator=torch.Generator().manual_seed(2))
+    program = write(captured(Op(gated), [torch.empty(128, 8192)]), {"exact": False})
+    assert program.text.count('extern "C"') == 1
+    expected, native, _ = reference(Op(gated), [x])
+    compare(run(program, Op(gated), [x])[0], expected, native)

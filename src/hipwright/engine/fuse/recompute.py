@@ -143,8 +143,12 @@ class _Again:
         return self.s.c.numel_hint(sizes) * ITEM_BYTES.get(dtype, 1)
 
     def _light(self, saved: int) -> bool:
-        """Whether the operations that are repeated take less time than the bytes that are saved."""
+        """Whether the operations that are repeated take less time than the bytes that are saved. Where readers use each
+        element once, as the product of two halves does, none are repeated.
+        """
         numels = [self.s.c.numel_hint(reader.space) for reader in self.away]
+        own = operations(self.item.body(self.s.c.probe(self.item.space)))
+        once = own * self.s.c.numel_hint(self.item.space)
         for reader in self.away:
             before = reader.body(self.s.c.probe(reader.space))
             try:
@@ -152,6 +156,8 @@ class _Again:
             except Divided:
                 return False
             allowed = max(MORE, PER_BYTE * saved // max(sum(numels), 1))
+            if len(self.away) == 1:
+                allowed = max(allowed, once // max(numels[0], 1))
             if operations(after) > min(operations(before) + allowed, MAX_PART):
                 return False
         return True
