@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import collections
 import json
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 from benchmarks import registry
 from benchmarks.__main__ import main as benchmark
+from benchmarks.corpora import chains
 from benchmarks.corpora.__main__ import CORPORA, corpus, main
 from benchmarks.corpora.corpus import CorpusTask, file_name, listed_tasks, require, sample_of, write_tasks
 from benchmarks.corpora.judged import CorpusReport, kind_of, reason
@@ -166,7 +168,16 @@ SAMPLES = {
     "diffusers": ["--sample", "4"],
     "kornia": ["--only", "total_variation"],
     "research": ["--only", "PatchDiscriminator"],
+    "chains": ["--only", "chain_007"],
 }
+
+
+def test_chains_are_the_same_modules_at_small_and_real_sizes() -> None:
+    small, real = (list(chains.Chains().tasks(size)) for size in (False, True))
+    assert [task.name for task in small] == [task.name for task in real] and len({t.name for t in real}) == chains.COUNT
+    assert list(chains.Chains().tasks(True)) == real, "drawn from the number alone"
+    heads = collections.Counter(task.family.partition("_")[0].rstrip("123d") for task in real)
+    assert min(heads.values()) > 80 and len(heads) == 5, heads
 
 
 @pytest.mark.slow
