@@ -40,6 +40,15 @@ def test_offered_counts_give_the_same_values(model: torch.nn.Module, shape: tupl
         compare(got, exact, native)
 
 
+@pytest.mark.parametrize("threads", [256, 1024])
+def test_the_cpu_target_keeps_all_blocks_that_wait_for_one_another(threads: int) -> None:
+    """At the most elements of a case that is run as given."""
+    model, x = Op(lambda x: torch.sigmoid(x - x.mean())), torch.randn(1000, 2000)
+    program = write(captured(model, [x]), {"ROW_BLOCK": threads})
+    expected, native, _ = reference(model, [x])
+    compare(run(program, model, [x], checked=False)[0], expected, native)
+
+
 def test_waiting_blocks_keep_their_count() -> None:
     graph = captured(Op(lambda x: x.softmax(-1)), [torch.empty((8, 1 << 20), device="meta")])
     assert all(option & (option - 1) == 0 for option in space(graph)["COOP_BLOCKS"].options)  # type: ignore[operator]
