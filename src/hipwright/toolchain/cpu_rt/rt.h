@@ -7,7 +7,8 @@
 #define HW_EXPORT __attribute__((visibility("default")))
 #define READ_ONLY "a write to an input or parameter"
 
-enum { HW_LOOPS = 32, HW_DEPTH = 6, HW_MAX_BLOCK = 1024, HW_STACK = 128 << 10, HW_MAX_FIBERS = 24576 };
+enum { HW_LOOPS = 32, HW_DEPTH = 6, HW_MAX_BLOCK = 1024, HW_STACK = 128 << 10 };
+enum { HW_MAX_FIBERS = 24576, HW_KEPT_FIBERS = 8192 }; // at once; and after a launch, as several libraries share a process
 enum { HW_FORWARD, HW_REVERSE, HW_SHUFFLE };
 enum { HW_OK, HW_OUT_OF_BOUNDS, HW_LAUNCH_ERROR, HW_TIMEOUT, HW_RACE, HW_READ_ONLY, HW_MISALIGNED };
 // An access: its kind, of an atomic also whether it reads and writes at once, order (__ATOMIC_*) and scope, and the

@@ -411,6 +411,7 @@ HW_EXPORT uint32_t hw_run(hw_launch *l) {
     hw.busy = 1;
     release_faults();
     hw.launch = NULL;
+    if (hw.fibers > HW_KEPT_FIBERS) hw_release();
     return l->status;
 }
 
