@@ -10,7 +10,7 @@ from hipwright.engine.ir.expr import indices, own_weight, walk
 from hipwright.engine.ir.index import ONE, ZERO, Ind, Ix, divide, ix, modulo, product
 from hipwright.engine.lower.conv import POINT, ConvAxis, Convolution, add_bias, read_convolution, spread
 from hipwright.engine.lower.values import NotLowered, Tensor
-from hipwright.engine.templates.conv.stencil import SIZES, Stencil, tiles
+from hipwright.engine.templates.conv.stencil import MAX_WEIGHTS, MIN_THREADS, SIZES, Stencil, tiles
 from hipwright.engine.templates.conv.stencil_kernel import write
 from hipwright.engine.templates.offers import STORE_ABOVE, KernelCall, Offer, Output, regroup
 
@@ -25,11 +25,21 @@ TILE_SIDE, MOST_REPEATED = 4, 1.5
 """Outputs of a tile along an axis, and how often a pooling may compute an element that it reads, however much there is
 that a channel shares. A round figure, not measured.
 """
-MAX_CHANNELS = 4
+MAX_CHANNELS, MATRIX_CHANNELS = 4, 16
+"""Channels of a group up to which the stencil is the default where the library is good; from which half types fill a
+matrix instruction of the library: 16 channels to 64, transposed 2 x 4 of stride 2, took an H200 168 us by a stencil of
+float16 and 44 by the library's kernel.
+"""
 DENSE_MAX_CHANNELS, DENSE_MAX_OUTPUTS, DENSE_MAX_PRODUCTS, PHASED_MAX_PRODUCTS = 32, 64, 1024, 128
 """Limits for dense float32 convolutions that are not two-dimensional, or transposed with a stride: up to here direct
 tiles reach 31e12 operations a second on an H200 (1 dimension of 31 taps, 3x3x3 of 16 channels; transposed 3x3x3 of 32
 channels 16e12), the library in full precision 26 to 28e12 and 6e12. Larger ones have not been measured.
+"""
+NARROW_OUTPUTS, NARROW_TAPS, NARROW_NUMEL = 16, MAX_WEIGHTS // 4, 8 * MIN_THREADS
+"""Float32 convolutions of two dimensions to at most so many outputs a group leave the library's tiles half empty: 3 x 3
+of 128 channels to 16 took an H200 1829 us by the library (10.6e12 operations a second) and 688 with what follows by
+stencils, 5 x 3 of 32 to 16, transposed, 239 and 86. So long as the weights of four outputs fit registers, and each
+thread of a full device has eight outputs.
 """
 
 
@@ -66,7 +76,7 @@ def convolution(call: KernelCall) -> Offer | None:
         write,
         [x, conv.weight],
         [Output(stencil.space)],
-        default=few_products(conv, n),
+        default=usual_stencil(call, conv),
         finish=finish,
         data=stencil,
     )
@@ -92,17 +102,32 @@ def _weight_index(conv: Convolution, n: int) -> Callable[..., list[Ix]]:
     return index
 
 
-def few_products(conv: Convolution, n: int) -> bool:
-    """The static rule for stencils: depthwise always; else few channels and few products an output."""
-    products = conv.channels * math.prod(a.kernel / a.phases for a in conv.axes)
-    if conv.channels == 1:
+def usual_stencil(call: KernelCall, conv: Convolution) -> bool:
+    """The static rule for stencils: depthwise always; else few products an output, or few outputs in float32."""
+    return _few_products(conv) or (_is_narrow(conv) and call.c.numel_hint(call.shape(0)) >= NARROW_NUMEL)
+
+
+def _few_products(conv: Convolution) -> bool:
+    """Whether there are few channels and few products an output. A window of one position is a product of matrices."""
+    n, products = len(conv.axes), conv.channels * math.prod(a.kernel / a.phases for a in conv.axes)
+    if conv.channels == 1 or _library_is_slow(conv, n, products):
         return True
-    if _library_is_slow(conv, n, products):
-        return True
-    library_weak = n == 3 or conv.transposed
+    if conv.channels > MAX_CHANNELS and max(a.kernel for a in conv.axes) == 1:
+        return False
+    on_matrix_units = SIZES[conv.x.dtype] == 2 and conv.channels >= MATRIX_CHANNELS
+    library_weak = (n == 3 or conv.transposed) and not on_matrix_units
     return conv.channels <= MAX_CHANNELS * (4 if library_weak else 1) and products <= (
         MAX_PRODUCTS_3D if library_weak else MAX_PRODUCTS
     )
+
+
+def _is_narrow(conv: Convolution) -> bool:
+    """Whether the library's tiles of a float32 convolution of two dimensions are mostly empty. A transposed convolution
+    of stride 1 is one too.
+    """
+    taps = math.prod(a.kernel for a in conv.axes)
+    few = conv.outputs <= NARROW_OUTPUTS and conv.outputs % 4 == 0 and 1 < taps <= NARROW_TAPS
+    return few and conv.x.dtype == "float32" and len(conv.axes) == 2 and all(a.phases == 1 for a in conv.axes)
 
 
 def _library_is_slow(conv: Convolution, n: int, products: float) -> bool:
