@@ -25,10 +25,13 @@ TILE_SIDE, MOST_REPEATED = 4, 1.5
 """Outputs of a tile along an axis, and how often a pooling may compute an element that it reads, however much there is
 that a channel shares. A round figure, not measured.
 """
-MAX_CHANNELS, MATRIX_CHANNELS = 4, 16
-"""Channels of a group up to which the stencil is the default where the library is good; from which half types fill a
-matrix instruction of the library: 16 channels to 64, transposed 2 x 4 of stride 2, took an H200 168 us by a stencil of
-float16 and 44 by the library's kernel.
+MAX_CHANNELS = 4
+"""Channels of a group up to which the stencil is the default where the library is good."""
+MATRIX_CHANNELS, MATRIX_WORK = 16, 2e8
+"""Channels of half types that fill a matrix instruction of the library; operations that a stencil of theirs computes in
+15 us, which the library's launches take. Transposed 2 x 4 of stride 2 of 16 channels to 64 took an H200 168 us by a
+stencil of float16, 13e12 operations a second, and 44 by the library's kernel for channels-last images; 1 x 1 x 1 of 16
+channels to 16 of bfloat16 8 and 3.
 """
 DENSE_MAX_CHANNELS, DENSE_MAX_OUTPUTS, DENSE_MAX_PRODUCTS, PHASED_MAX_PRODUCTS = 32, 64, 1024, 128
 """Limits for dense float32 convolutions that are not two-dimensional, or transposed with a stride: up to here direct
@@ -104,21 +107,28 @@ def _weight_index(conv: Convolution, n: int) -> Callable[..., list[Ix]]:
 
 def usual_stencil(call: KernelCall, conv: Convolution) -> bool:
     """The static rule for stencils: depthwise always; else few products an output, or few outputs in float32."""
-    return _few_products(conv) or (_is_narrow(conv) and call.c.numel_hint(call.shape(0)) >= NARROW_NUMEL)
+    outputs = call.c.numel_hint(call.shape(0))
+    return _few_products(conv, outputs) or (_is_narrow(conv) and outputs >= NARROW_NUMEL)
 
 
-def _few_products(conv: Convolution) -> bool:
-    """Whether there are few channels and few products an output. A window of one position is a product of matrices."""
+def _few_products(conv: Convolution, outputs: int) -> bool:
+    """Whether there are few channels and few products an output. outputs: of all images."""
     n, products = len(conv.axes), conv.channels * math.prod(a.kernel / a.phases for a in conv.axes)
     if conv.channels == 1 or _library_is_slow(conv, n, products):
         return True
-    if conv.channels > MAX_CHANNELS and max(a.kernel for a in conv.axes) == 1:
-        return False
-    on_matrix_units = SIZES[conv.x.dtype] == 2 and conv.channels >= MATRIX_CHANNELS
-    library_weak = (n == 3 or conv.transposed) and not on_matrix_units
+    library_weak = (n == 3 or conv.transposed) and not _fills_matrix_units(conv, 2.0 * outputs * products)
     return conv.channels <= MAX_CHANNELS * (4 if library_weak else 1) and products <= (
         MAX_PRODUCTS_3D if library_weak else MAX_PRODUCTS
     )
+
+
+def _fills_matrix_units(conv: Convolution, work: float) -> bool:
+    """Whether the library computes a convolution of half types faster though it is transposed or of three dimensions:
+    as a product of matrices, or from channels-last images of two dimensions. work: its operations.
+    """
+    if SIZES[conv.x.dtype] != 2 or conv.channels < MATRIX_CHANNELS:
+        return False
+    return max(a.kernel for a in conv.axes) == 1 or (len(conv.axes) == 2 and work >= MATRIX_WORK)
 
 
 def _is_narrow(conv: Convolution) -> bool:
