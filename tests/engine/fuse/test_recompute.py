@@ -43,6 +43,23 @@ def test_a_product_of_inputs_joins_the_row_that_reads_it_later(wave: int, width:
     check(Op(rms_gradient), inputs, wave=wave, other=[t[: t.shape[0]] if t.dim() == 1 else t[:5] for t in inputs])
 
 
+@pytest.mark.parametrize("turned", [True, False])
+def test_a_large_value_that_turns_rows_is_stored(turned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recomputed, both reductions would read its input across memory."""
+    monkeypatch.setattr("hipwright.engine.fuse.recompute.CACHED", 1024)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = torch.tanh(x.permute(0, 3, 1, 2) if turned else x)
+        a, b = y.chunk(2, 1)
+        z = F.layer_norm(F.silu(a) + b, a.shape[1:])
+        return z - z.amax((2, 3), keepdim=True)
+
+    x = draw(3, 6, 20, 8) if turned else draw(3, 8, 6, 20)
+    defaults = {k: c.default for k, c in space(captured(Op(function), [x])).items()}
+    assert defaults["intermediate:tanh"] == ("stored" if turned else "recompute")
+    check(Op(function), [x])
+
+
 def test_no_joining_past_a_library_call() -> None:
     """The product's other reader is a library call that the row waits for: joined, the kernel would wait for itself."""
 

@@ -57,6 +57,16 @@ def test_rows_along_memory_or_side_by_side_are_read_where_they_are(name: str) ->
     assert "_rows_kernel" not in text
 
 
+@pytest.mark.parametrize(("images", "copied"), [(3, True), (64, False)])
+def test_few_groups_of_channels_last_images_are_copied(images: int, copied: bool) -> None:
+    """Of many, neighbouring threads take neighbouring groups where they lie."""
+    model = Op(lambda x: F.group_norm(x.permute(0, 3, 1, 2).relu(), 4))
+    given = torch.Generator().manual_seed(0)
+    x, other = (torch.randn(images, *size, 16, generator=given) for size in ((9, 16), (5, 18)))
+    text = check(model, [x], other=[other])
+    assert ("group_norm_rows" in text) == copied
+
+
 def test_small_tensors_are_read_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_order, "LARGE", 1 << 22)
     text = check(Op(lambda x: F.layer_norm(by_frames(x), (40,))), [torch.randn(14, 40, 6, 8)])

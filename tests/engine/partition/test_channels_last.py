@@ -37,15 +37,16 @@ def turned(*names: str) -> dict[str, bool]:
     return {f"channels_last:{name}": True for name in names}
 
 
-@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("layer", [*LAYERS, nn.Conv2d(32, 16, 1, stride=2, dtype=HALF)])
 def test_values_for_other_sizes_too(layer: nn.Module) -> None:
+    """One of 1 x 1 too where it skips positions: then the library's is no plain product."""
     torch.manual_seed(0)
     kind = "conv_transpose2d" if isinstance(layer, nn.ConvTranspose2d) else "conv2d"
     images = [torch.randn(2, 32, *size, dtype=layer.weight.dtype) for size in ((9, 7), (6, 11))]
     text = check(
         Then(layer),
         images[:1],
-        choices=turned(kind),
+        choices={**turned(kind), f"call:{kind}": "library"},
         library=[f"aten.{kind}.default", f"aten.{kind}.input"],
         other=images[1:],
     )
@@ -129,6 +130,10 @@ DEFAULTS = [
     (nn.ConvTranspose2d(128, 64, 4, stride=2, padding=1, dtype=HALF), (16, 128, 64, 64), True),
     (nn.Conv2d(64, 64, 3, padding=1, dtype=torch.bfloat16), (16, 64, 56, 56), True),
     (nn.Conv2d(64, 64, 3, padding=1, dtype=HALF), (1, 64, 8, 8), False),
+    (nn.Conv2d(96, 16, 5, padding=4, dilation=2, dtype=HALF), (8, 96, 96, 64), True),
+    (nn.Conv2d(16, 64, 3, dtype=HALF), (8, 16, 96, 64), False),
+    (nn.Conv2d(8, 64, 3, dtype=HALF), (8, 8, 96, 64), None),
+    (nn.Conv2d(256, 512, 1, stride=2, dtype=HALF), (16, 256, 56, 56), True),
     (nn.Conv2d(64, 64, 3, padding=1), (8, 64, 56, 56), None),
     (nn.Conv2d(64, 64, 1, dtype=HALF), (8, 64, 56, 56), None),
     (nn.Conv2d(64, 64, 3, groups=2, dtype=HALF), (8, 64, 56, 56), None),

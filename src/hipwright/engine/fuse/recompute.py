@@ -3,7 +3,9 @@
 A value of each element costs its store and a load for every kernel that reads it. Computed again it costs the loads of
 what it is made of, which its reader often has anyway: the row that a stencil reads beside its padded form, the
 normalised input that two gradients need. (Chen et al. 2016, "Training deep nets with sublinear memory cost", is the
-source of the idea; the rule is our own.)
+source of the idea; the rule is our own.) A large value that lies in the order of the rows that are reduced, computed
+from one that does not (a channels-last image), is stored, or all rows would be read across memory: the norms behind a
+tanh of 16 x 64 x 128 x 256 took an H200 336 us with their convolution so, and 706 without.
 """
 
 from __future__ import annotations
@@ -18,12 +20,13 @@ from hipwright.engine.fuse.placing import MAX_PART
 from hipwright.engine.fuse.schedule import Scheduler
 from hipwright.engine.fuse.whole_kernels import whole_kernels
 from hipwright.engine.ir.expr import E, indices, walk
-from hipwright.engine.ir.index import Fn, Ind, Var, ix
+from hipwright.engine.ir.index import Fn, Ind, Ix, Var, ix
 from hipwright.engine.lower.values import LoweredItem
 
 
-def recompute(s: Scheduler, wanted: Collection[str], may: Callable[[str], bool]) -> None:
-    """Rewrites the readers and removes items that are no longer read. wanted: what is returned; may(name): the choice.
+def recompute(s: Scheduler, wanted: Collection[str], may: Callable[..., bool]) -> None:
+    """Rewrites the readers and removes items that are no longer read. wanted: what is returned; may(name, usual): the
+    choice, and its default.
 
     Only pointwise items that kernels alone read, of plain loads and gathers: no loops, no buffer that is overwritten.
     """
@@ -41,7 +44,7 @@ def recompute(s: Scheduler, wanted: Collection[str], may: Callable[[str], bool])
             continue
         again = _Again(s, item, away)
         home = s.home[item.name]
-        if again.pays() and may(item.name) and again.apply() and len(away) == len(readers):
+        if again.pays() and may(item.name, again.keeps_order()) and again.apply() and len(away) == len(readers):
             _drop(s, item)
             _join(s, home, away)
 
@@ -68,6 +71,13 @@ def _rows(value: E) -> set[str]:
     return {a.key for e in walk([value]) for p in indices(e) for a in p.atoms() if isinstance(a, Ind)}
 
 
+def _lies_across(position: Ix, inner: Var) -> bool:
+    """Whether neighbours in memory differ in another variable than this one, by which the position varies too."""
+    others = [a for a in position.atoms() if isinstance(a, Var) and a != inner]
+    varies = inner in position.atoms() and step(position, inner) != ix(1)
+    return varies and any(step(position, a) == ix(1) for a in others)
+
+
 def _gathers(load: E) -> bool:
     return any(isinstance(a, Ind) for a in load.attr[1].atoms())
 
@@ -90,26 +100,29 @@ class _Again:
         groups = self._groups()
         if any(e.op in ("loop", "row") for e in nodes):
             return False
-        if any(g.dims and len(g.space) - 1 in g.dims for g in groups) and self._transposes(nodes):
-            return False
         if not all(cheap(a) or (isinstance(a, Ind) and len(groups) == 1) for a in atoms):
             return False
         kept = self.s.c.numel_hint(self.item.space) * ITEM_BYTES.get(self.item.dtype, 1) * (1 + len(groups))
         saved = kept - sum(self._fresh(g, nodes) for g in groups)
         return saved > 0 and self._light(saved)
 
-    def _transposes(self, nodes: list[E]) -> bool:
-        """Whether the item reads a large tensor across its rows, and stores what it computes along them: rows of a
-        convolution's channels-last output. Rows that kernels walk would lie across memory for each of them, while this
-        one kernel goes by tiles: a layer norm and an instance norm of 16 x 32 x 128 x 256 gated halves took an H200 697
-        us without it, and 337 with it.
-        """
-        index = self.s.c.probe(self.item.space)
-        beside = [a for i in index[-1:] for a in i.atoms() if isinstance(a, Var)]
-        if not beside or self.s.c.numel_hint(self.item.space) <= CACHED:
+    def keeps_order(self) -> bool:
+        """Whether reductions that read a large value along memory read along it what the value is made of, too."""
+        if self.s.c.numel_hint(self.item.space) <= CACHED:
+            return True
+        return not any(self._crosses(reader) for reader in self.away if reader.kind == "red")
+
+    def _crosses(self, reader: LoweredItem) -> bool:
+        """Whether a reduction goes along the value, and across what the value is made of."""
+        index = self.s.c.probe(reader.space)
+        inner = next((a for a in index[reader.dims[-1]].atoms() if isinstance(a, Var)), None)
+        before = reader.body(index)
+        own = [e.attr[1] for e in walk([before]) if e.op == "load" and e.attr[0] == self.item.name]
+        if inner is None or not all(step(position, inner) == ix(1) for position in own):
             return False
-        loads = [e.attr[1] for e in nodes if e.op == "load" and self._reach(e) > CACHED]
-        return bool(loads) and all(step(p, beside[0]) not in (ix(0), ix(1)) for p in loads)
+        read = {e.id for e in walk([before])}
+        fresh = [e.attr[1] for e in walk([self._inlined(before)]) if e.op == "load" and e.id not in read]
+        return any(_lies_across(position, inner) for position in fresh)
 
     def _groups(self) -> list[Group]:
         return list({id(g): g for r in self.away for g in [self.s.home[r.name]]}.values())

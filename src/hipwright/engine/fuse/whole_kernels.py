@@ -18,7 +18,7 @@ from hipwright.engine.ir.index import Fn
 from hipwright.engine.lower.values import LoweredItem
 
 
-def whole_kernels(s: Scheduler, fixed: Collection[str], targets: Collection[str], may: Callable[[str], bool]) -> None:
+def whole_kernels(s: Scheduler, fixed: Collection[str], targets: Collection[str], may: Callable[..., bool]) -> None:
     """Rewrites the readers of kernels that need not store, and removes those. fixed: values that must be in memory;
     targets: buffers that are overwritten; may(name): the choice for a value.
     """

@@ -24,9 +24,10 @@ class Decisions:
         self.structure[f"part:{name}"] = Choice(options=("recompute", "stored"), default="recompute")
         return self.choices.get(f"part:{name}") != "stored"
 
-    def recompute(self, name: str) -> bool:
-        """Whether each kernel that reads this value may recompute it, instead of it being stored."""
-        return bool(self.choose(f"intermediate:{name}", ("recompute", "stored"), "recompute") == "recompute")
+    def recompute(self, name: str, usual: bool = True) -> bool:
+        """Whether each kernel that reads this value may recompute it, where it is else stored. usual: the default."""
+        options = ("recompute", "stored")
+        return bool(self.choose(f"intermediate:{name}", options, options[0 if usual else 1]) == "recompute")
 
     def fuse_columns(self, name: str) -> bool:
         """Whether the row kernel that reads these columns may accumulate their sums."""

@@ -14,6 +14,11 @@ from hipwright.engine.lower.table import dims_of, op
 from hipwright.engine.lower.values import NotLowered, Tensor
 from hipwright.engine.lower.views import remap
 
+MANY_GROUPS = 256
+"""Groups of all images from which neighbouring threads that take neighbouring groups of channels-last images occupy a
+device (layout/reductions.py): so many took an H200 43 us. Fewer are read from a copy in their order.
+"""
+
 
 def affine(
     c: LoweringContext, m: Math, x: Tensor, weight: Tensor | None, bias: Tensor | None, dim: int | None
@@ -82,8 +87,10 @@ def group_norm(
     m = Math(c, meta.dtype)
     per = x.shape[1] // ix(groups)
     grouped = [x.shape[0], ix(groups), per, *x.shape[2:]]
-    xg = remap(c, m.of(x), grouped, lambda i: [i[0], i[1] * per + i[2], *i[3:]])
-    y = normalise(c, m, xg, range(2, len(grouped)), eps)
+    xg, dims = remap(c, x, grouped, lambda i: [i[0], i[1] * per + i[2], *i[3:]]), range(2, len(grouped))
+    if c.numel_hint(grouped[:2]) < MANY_GROUPS:
+        xg = in_row_order(c, xg, dims)
+    y = normalise(c, m, m.of(xg), dims, eps)
     flat = remap(c, y, x.shape, lambda i: [i[0], i[1] // per, i[1] % per, *i[2:]])
     return finish(c, meta, affine(c, m, flat, weight, bias, 1))
 

@@ -16,7 +16,7 @@ from hipwright.engine.ir.index import ONE, ZERO, Fn, Ix, ix, product
 from hipwright.engine.lower.conv import ConvAxis, Convolution, add_bias, read_convolution
 from hipwright.engine.lower.values import NotLowered, Tensor
 from hipwright.engine.templates.conv import implicit_gemm_kernel
-from hipwright.engine.templates.conv.stencil_calls import few_products
+from hipwright.engine.templates.conv.stencil_calls import usual_stencil
 from hipwright.engine.templates.conv.window import Window, phase_positions
 from hipwright.engine.templates.gemm import tiling
 from hipwright.engine.templates.gemm.scope import MFMA
@@ -30,6 +30,12 @@ LIBRARY_UNEVEN_RATE, LIBRARY_LARGE_RATE, LIBRARY_PHASED_RATE = 21e12, 14e12, 6e1
 """What the library reached there in float32: dilated 5x3, 1x7x7 of 3 channels, transposed 3x3x3 of stride 2 (3x3x3 of
 16 channels: 26e12, out of reach of tiles with so few rows; with TF32, which no verification of float32 accepts, 53e12).
 """
+HALF_RATE, HALF_VECTOR_RATE, MATRIX_SIDE = 40e12, 20e12, 64
+"""Operations a second of tiles of half types, of at least 64 x 64 on matrix units: an H200 reached 54e12 for 1 x 1 of
+64 channels to 128, and 38e12 for 1 x 1 of stride 2 of 32 channels to 256, which memory bounds; of smaller tiles 22e12.
+"""
+HALF_READ_RATE, LIBRARY_HALF_READ_RATE = 2.6e12, 2.0e12
+"""Bytes a second there: the second convolution took 14 us, the library 12.5 and 23 for its own permutations."""
 LARGE_SIDE = 5
 MARGIN = 0.95
 
@@ -48,7 +54,8 @@ def implicit_product(call: KernelCall) -> Offer | None:
     batch = out[0] if conv.x.rank == n + 2 else ONE
     window, x = _window(call, conv, batch)
     finish = None if conv.bias is None else add_bias(call.c, conv.bias, n)
-    default = not few_products(conv, n) and _beats_library(call, conv, window)
+    beats = _beats_library if conv.x.dtype == "float32" else _beats_permutations
+    default = not usual_stencil(call, conv) and beats(call, conv, window)
     return Offer(
         "implicit",
         implicit_gemm_kernel.write,
@@ -129,24 +136,50 @@ def library_rate(conv: Convolution) -> float:
 
 def _beats_library(call: KernelCall, conv: Convolution, window: Window) -> bool:
     """Whether the tiles with their epilogue are estimated faster than the library and kernels for the epilogue."""
-    rate = library_rate(conv) if conv.x.dtype == "float32" else inf
+    rate = library_rate(conv)
     if rate == inf:
         return False
+    rows, columns, share = _tile(call, window)
+    intensity = tiling.Tiling(rows, columns, tiling.DEPTH["float32"]).intensity
+    rate_here = TEMPLATE_RATE * share * min(1.0, intensity / tiling.FULL_INTENSITY)
+    outputs = call.c.numel_hint(call.shape(0))
+    work = _work(conv, outputs)
+    follower = 8.0 * outputs / tiling.MEMORY_RATE if call.read_by_pointwise else 0.0
+    return work / rate_here < MARGIN * (work / rate + follower)
+
+
+def _beats_permutations(call: KernelCall, conv: Convolution, window: Window) -> bool:
+    """Whether the tiles of half types, which read images as they lie, are estimated faster than the library's
+    convolution of a channels-last image, a kernel that permutes the image, and one for the epilogue.
+
+    So they are for few products an output; a product of one position's channels the library computes as images lie.
+    """
+    if all((a.kernel, a.stride, a.padding) == (1, 1, 0) for a in conv.axes):
+        return False
+    rows, columns, share = _tile(call, window)
+    rate = HALF_RATE if min(rows, columns) >= MATRIX_SIDE else HALF_VECTOR_RATE
+    image, outputs = call.c.numel_hint(conv.x.shape), call.c.numel_hint(call.shape(0))
+    steps = ceil(call.c.hint(window.k) / tiling.DEPTH[conv.x.dtype]) + tiling.BLOCK_OVERHEAD_STEPS
+    moved = 2.0 * (image + outputs) / HALF_READ_RATE
+    here = tiling.LAUNCH + max(_work(conv, outputs) / (rate * share), moved, steps * tiling.STEP_LATENCY)
+    permuted = tiling.LAUNCH + 4.0 * image / tiling.MEMORY_RATE
+    library = tiling.LAUNCH + 2.0 * (image + outputs) / LIBRARY_HALF_READ_RATE
+    follower = 4.0 * outputs / tiling.MEMORY_RATE if call.read_by_pointwise else 0.0
+    return here < MARGIN * (permuted + library + follower)
+
+
+def _tile(call: KernelCall, window: Window) -> tuple[int, int, float]:
+    """(rows, columns, the share of the device's units, and of the tiles' elements, that compute outputs)."""
     batch, m, n = call.hints(window.space)
     rows, columns = tiling.default_tile(batch, m, n)
     blocks = batch * ceil(m / rows) * ceil(n / columns)
     utilisation = batch * m * n / (blocks * rows * columns)
-    intensity = tiling.Tiling(rows, columns, tiling.DEPTH["float32"]).intensity
-    rate_here = (
-        TEMPLATE_RATE
-        * utilisation
-        * min(1.0, blocks / tiling.COMPUTE_UNITS)
-        * min(1.0, intensity / tiling.FULL_INTENSITY)
-    )
-    outputs = call.c.numel_hint(call.shape(0))
-    work = 2.0 * outputs * conv.channels * prod(a.kernel / a.phases for a in conv.axes)
-    follower = 8.0 * outputs / tiling.MEMORY_RATE if call.read_by_pointwise else 0.0
-    return work / rate_here < MARGIN * (work / rate + follower)
+    return rows, columns, utilisation * min(1.0, blocks / tiling.COMPUTE_UNITS)
+
+
+def _work(conv: Convolution, outputs: int) -> float:
+    """Operations of a convolution with so many outputs."""
+    return 2.0 * outputs * conv.channels * prod(a.kernel / a.phases for a in conv.axes)
 
 
 __all__ = ["implicit_product", "library_rate"]

@@ -10,7 +10,7 @@ from hipwright.engine.ir.expr import indices, own_weight, walk
 from hipwright.engine.ir.index import ONE, ZERO, Ind, Ix, divide, ix, modulo, product
 from hipwright.engine.lower.conv import POINT, ConvAxis, Convolution, add_bias, read_convolution, spread
 from hipwright.engine.lower.values import NotLowered, Tensor
-from hipwright.engine.templates.conv.stencil import SIZES, Stencil, tiles
+from hipwright.engine.templates.conv.stencil import MAX_WEIGHTS, MIN_THREADS, SIZES, Stencil, tiles
 from hipwright.engine.templates.conv.stencil_kernel import write
 from hipwright.engine.templates.offers import STORE_ABOVE, KernelCall, Offer, Output, regroup
 
@@ -26,10 +26,23 @@ TILE_SIDE, MOST_REPEATED = 4, 1.5
 that a channel shares. A round figure, not measured.
 """
 MAX_CHANNELS = 4
+"""Channels of a group up to which the stencil is the default where the library is good."""
+MATRIX_CHANNELS, MATRIX_WORK = 16, 2e8
+"""Channels of half types that fill a matrix instruction of the library; operations that a stencil of theirs computes in
+15 us, which the library's launches take. Transposed 2 x 4 of stride 2 of 16 channels to 64 took an H200 168 us by a
+stencil of float16, 13e12 operations a second, and 44 by the library's kernel for channels-last images; 1 x 1 x 1 of 16
+channels to 16 of bfloat16 8 and 3.
+"""
 DENSE_MAX_CHANNELS, DENSE_MAX_OUTPUTS, DENSE_MAX_PRODUCTS, PHASED_MAX_PRODUCTS = 32, 64, 1024, 128
 """Limits for dense float32 convolutions that are not two-dimensional, or transposed with a stride: up to here direct
 tiles reach 31e12 operations a second on an H200 (1 dimension of 31 taps, 3x3x3 of 16 channels; transposed 3x3x3 of 32
 channels 16e12), the library in full precision 26 to 28e12 and 6e12. Larger ones have not been measured.
+"""
+NARROW_OUTPUTS, NARROW_TAPS, NARROW_NUMEL = 16, MAX_WEIGHTS // 4, 8 * MIN_THREADS
+"""Float32 convolutions of two dimensions to at most so many outputs a group leave the library's tiles half empty: 3 x 3
+of 128 channels to 16 took an H200 1829 us by the library (10.6e12 operations a second) and 688 with what follows by
+stencils, 5 x 3 of 32 to 16, transposed, 239 and 86. So long as the weights of four outputs fit registers, and each
+thread of a full device has eight outputs.
 """
 
 
@@ -66,7 +79,7 @@ def convolution(call: KernelCall) -> Offer | None:
         write,
         [x, conv.weight],
         [Output(stencil.space)],
-        default=few_products(conv, n),
+        default=usual_stencil(call, conv),
         finish=finish,
         data=stencil,
     )
@@ -92,17 +105,39 @@ def _weight_index(conv: Convolution, n: int) -> Callable[..., list[Ix]]:
     return index
 
 
-def few_products(conv: Convolution, n: int) -> bool:
-    """The static rule for stencils: depthwise always; else few channels and few products an output."""
-    products = conv.channels * math.prod(a.kernel / a.phases for a in conv.axes)
-    if conv.channels == 1:
+def usual_stencil(call: KernelCall, conv: Convolution) -> bool:
+    """The static rule for stencils: depthwise always; else few products an output, or few outputs in float32."""
+    outputs = call.c.numel_hint(call.shape(0))
+    return _few_products(conv, outputs) or (_is_narrow(conv) and outputs >= NARROW_NUMEL)
+
+
+def _few_products(conv: Convolution, outputs: int) -> bool:
+    """Whether there are few channels and few products an output. outputs: of all images."""
+    n, products = len(conv.axes), conv.channels * math.prod(a.kernel / a.phases for a in conv.axes)
+    if conv.channels == 1 or _library_is_slow(conv, n, products):
         return True
-    if _library_is_slow(conv, n, products):
-        return True
-    library_weak = n == 3 or conv.transposed
+    library_weak = (n == 3 or conv.transposed) and not _fills_matrix_units(conv, 2.0 * outputs * products)
     return conv.channels <= MAX_CHANNELS * (4 if library_weak else 1) and products <= (
         MAX_PRODUCTS_3D if library_weak else MAX_PRODUCTS
     )
+
+
+def _fills_matrix_units(conv: Convolution, work: float) -> bool:
+    """Whether the library computes a convolution of half types faster though it is transposed or of three dimensions:
+    as a product of matrices, or from channels-last images of two dimensions. work: its operations.
+    """
+    if SIZES[conv.x.dtype] != 2 or conv.channels < MATRIX_CHANNELS:
+        return False
+    return max(a.kernel for a in conv.axes) == 1 or (len(conv.axes) == 2 and work >= MATRIX_WORK)
+
+
+def _is_narrow(conv: Convolution) -> bool:
+    """Whether the library's tiles of a float32 convolution of two dimensions are mostly empty. A transposed convolution
+    of stride 1 is one too.
+    """
+    taps = math.prod(a.kernel for a in conv.axes)
+    few = conv.outputs <= NARROW_OUTPUTS and conv.outputs % 4 == 0 and 1 < taps <= NARROW_TAPS
+    return few and conv.x.dtype == "float32" and len(conv.axes) == 2 and all(a.phases == 1 for a in conv.axes)
 
 
 def _library_is_slow(conv: Convolution, n: int, products: float) -> bool:
