@@ -9,6 +9,7 @@ from typing import Any
 from hipwright.engine.ir.expr import indices, own_weight, walk
 from hipwright.engine.ir.index import ONE, ZERO, Ind, Ix, divide, ix, modulo, product
 from hipwright.engine.lower.conv import POINT, ConvAxis, Convolution, add_bias, read_convolution, spread
+from hipwright.engine.lower.pool_windows import is_long
 from hipwright.engine.lower.values import NotLowered, Tensor
 from hipwright.engine.templates.conv.stencil import SIZES, Stencil, tiles
 from hipwright.engine.templates.conv.stencil_kernel import write
@@ -131,8 +132,9 @@ def _pool(call: KernelCall, n: int, axes: list[ConvAxis], **how: Any) -> Offer |
     flat = regroup(call.c, x, [*lead, *(a.size for a in stencil.axes)])
     outputs = [Output(stencil.space) if meta is not None else None for meta in call.outs]
     stencil.positions = len(outputs) > 1 and outputs[1] is not None
-    window = math.prod(a.kernel for a in axes)
-    offer = Offer("stencil", write, [flat], outputs, default=window > 1, whole=stencil.positions, data=stencil)
+    window, apart = math.prod(a.kernel for a in axes), all(a.stride >= a.span(1) for a in axes)
+    default = window > 1 and not is_long(window, call.c.numel_hint(stencil.space), apart=apart)
+    offer = Offer("stencil", write, [flat], outputs, default=default, whole=stencil.positions, data=stencil)
     repeated = math.prod(a.span(TILE_SIDE) / (TILE_SIDE * a.stride) for a in axes)
     wanted = repeated <= MOST_REPEATED and bool(call.choices.get("pool_prologue", True))
     if wanted and _weight_of_elements(call, flat) <= STORE_ABOVE:
