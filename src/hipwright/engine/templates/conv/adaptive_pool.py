@@ -13,8 +13,8 @@ from hipwright.engine.ir.expr import COMPUTE, STORAGE
 from hipwright.engine.ir.index import Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.ir.shapes import flatten, unflatten
-from hipwright.engine.lower.pool_windows import LONGEST_WALK
 from hipwright.engine.lower.values import NotLowered, Tensor
+from hipwright.engine.lower.windows.pool_windows import LONGEST_WALK
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel

@@ -9,8 +9,8 @@ from typing import Any
 from hipwright.engine.ir.expr import indices, own_weight, walk
 from hipwright.engine.ir.index import ONE, ZERO, Ind, Ix, divide, ix, modulo, product
 from hipwright.engine.lower.conv import POINT, ConvAxis, Convolution, add_bias, read_convolution, spread
-from hipwright.engine.lower.pool_windows import is_long
 from hipwright.engine.lower.values import NotLowered, Tensor
+from hipwright.engine.lower.windows.pool_windows import is_long
 from hipwright.engine.templates.conv.stencil import SIZES, Stencil, tiles
 from hipwright.engine.templates.conv.stencil_kernel import write
 from hipwright.engine.templates.offers import STORE_ABOVE, KernelCall, Offer, Output, regroup

@@ -11,7 +11,10 @@ from hipwright.engine.ir.index import Fn, Ind, Ix, divide, ix, modulo, product
 from hipwright.engine.ir.shapes import flatten, unflatten
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.conv import plane_position, window_start
-from hipwright.engine.lower.pool_windows import (
+from hipwright.engine.lower.reduce import Math, mean
+from hipwright.engine.lower.table import as_int, op
+from hipwright.engine.lower.values import Index, NotLowered, Tensor
+from hipwright.engine.lower.windows.pool_windows import (
     adaptive_windows,
     are_long,
     bounds,
@@ -21,10 +24,6 @@ from hipwright.engine.lower.pool_windows import (
     reduced,
     walked,
 )
-from hipwright.engine.lower.reduce import Math, mean
-from hipwright.engine.lower.table import as_int, op
-from hipwright.engine.lower.values import Index, NotLowered, Tensor
-
 
 
 def _spread(value: Any, n: int, default: int | None = None) -> list[int]:
