@@ -95,7 +95,7 @@ class StencilScope:
         waste = -size % block / size
         waste_allowed = 0.4 if self.s.channels > 1 else 0.13
         default = "plane" if waste <= waste_allowed and not self.one_row else "flat"
-        options = ("flat", "plane")
+        options: tuple[str, ...] = ("flat", "plane")
         if self.s.channels_last:
             options, default = (*options, "channels"), "channels"
         return str(self.body.choose("grid", options, default)) if planes != ONE else "flat"
