@@ -63,6 +63,13 @@ def grouped_channels_last(x: Any) -> Any:
     return torch.var_mean(x.reshape(x.shape[0], -1, 32, 10), (1, 3), correction=0)
 
 
+class Bell(nn.Module):
+    """exp(-x^2)."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.exp(-x.square())
+
+
 CASES: list[tuple[Callable[..., Any], list[tuple[int, ...]], torch.dtype, dict[str, Value]]] = [
     (lambda x: x.mean(0), [(131072, 2048)], torch.float32, {"COOP_BLOCKS": 33}),
     (lambda x: (x * x).sum(1), [(16384, 39, 10)], torch.float32, {"map:": "lanes"}),
@@ -169,6 +176,17 @@ CASES: list[tuple[Callable[..., Any], list[tuple[int, ...]], torch.dtype, dict[s
     ),
     (gated_norms, [(16, 128, 128, 256), (64, 128, 3, 3)], torch.bfloat16, {"intermediate:tanh": "stored"}),
     (torch.mv, [(32768, 32768), (32768,)], torch.float32, {"GEMV_ROWS": 2, "GEMV_UNROLL": 1}),
+    (lambda x: torch.logsumexp(x, 1), [(16384, 4096)], torch.float32, {"row_cache:": "registers", "ROW_BLOCK": 256}),
+    (lambda x: (2 - F.gelu(x)).mean(4), [(64, 96, 40, 5, 21)], torch.float32, {"LANES": 4, "ROW_ITEMS": 2}),
+    (lambda x: torch.softmax(x, 1), [(64, 3, 32, 129)], torch.bfloat16, {"map:": "columns", "BLOCK": 64}),
+    (lambda x: x.sigmoid().log_softmax(1), [(32, 3, 129, 256)], torch.float32, {"map:": "columns", "BLOCK": 64}),
+    (lambda x: x.square().var((2, 3)), [(1, 3, 129, 129)], HALF, {"cooperative:": False, "ROW_BLOCK": 512}),
+    (
+        nn.Sequential(nn.Conv1d(32, 32, 5, padding=2, bias=False), Bell(), nn.GroupNorm(2, 32)).bfloat16(),
+        [(1, 32, 65536)],
+        torch.bfloat16,
+        {"cooperative:": True, "COOP_BLOCKS": 128, "ROW_BLOCK": 512},
+    ),
 ]
 
 

@@ -30,11 +30,12 @@ class Op(nn.Module):
         return self.function(x)
 
 
-def verify(function: Callable[..., Any], x: torch.Tensor, tile: str, **kw: Any) -> str:
-    """Checks that the stencil of this tile is correct and is the only kernel."""
+def verify(function: Callable[..., Any], x: torch.Tensor, tile: str, *, grid: str = "", **kw: Any) -> str:
+    """Checks that the stencil of this tile, and this grid, is correct and is the only kernel."""
     model = Op(function)
     keys = [k for k in space(captured(model, [x])) if k.startswith("call:") and k.count(":") == 1]
-    text = check(model, [x], choices={f"{k}:tile": tile for k in keys}, **kw)
+    chosen = {f"{k}:tile": tile for k in keys} | {f"{k}:grid": grid for k in keys if grid}
+    text = check(model, [x], choices=chosen, **kw)
     assert f"tile {tile}" in text, text
     assert kernels_in(text) == 1, text
     return text
@@ -100,6 +101,41 @@ def test_the_place_in_a_window_of_padding(function: Callable[..., Any], shape: t
     calls = [key for key in space(captured(model, [x])) if key.startswith("call:") and key.count(":") == 1]
     text = check(model, [x], choices=dict.fromkeys(calls, form))
     assert calls and ("tile" in text) == (form == "stencil")
+
+
+TURNED: list[tuple[Callable[..., Any], tuple[int, ...], str]] = [
+    (lambda x: F.avg_pool2d(x.permute(0, 3, 1, 2), 3, 1), (2, 9, 8, 32), "1x4x4"),
+    (lambda x: F.avg_pool2d(x.permute(0, 3, 1, 2).chunk(2, 1)[1] * 2, 2, 2), (2, 9, 8, 64), "1x2x4"),
+    (lambda x: F.max_pool2d(x.permute(0, 3, 1, 2), 3, 2, 1, return_indices=True), (2, 9, 10, 32), "1x4x4"),
+    (lambda x: F.max_pool3d(x.permute(3, 0, 1, 2), 2), (4, 5, 6, 32), "1x2x2"),
+    (lambda x: F.relu(F.avg_pool1d(x.transpose(1, 2), 5, 1, 2)), (2, 20, 40), "1x1x4"),
+]
+
+
+@pytest.mark.parametrize(("function", "shape", "tile"), TURNED)
+def test_threads_run_along_channels_that_are_neighbours_in_memory(
+    function: Callable[..., Any], shape: tuple[int, ...], tile: str
+) -> None:
+    x = draw(*shape)
+    assert [c.default for k, c in space(captured(Op(function), [x])).items() if k.endswith(":grid")] == ["channels"]
+    other = draw(*(n + 1 for n in shape[:-1]), shape[-1])
+    for form in ("channels", "plane"):
+        verify(function, x, tile, other=[other], grid=form)
+
+
+def test_what_a_channels_last_convolution_leaves_is_pooled_along_channels() -> None:
+    """A thread stores four neighbours of a row, whether they divide it or not."""
+    model = nn.Sequential(nn.Conv2d(64, 64, 3, padding=1), nn.AvgPool2d(3, 1)).half().to("meta")
+    found = space(captured(model, [torch.empty(128, 64, 31, 31, dtype=torch.float16, device="meta")]))
+    assert found["channels_last:conv2d"].default
+    assert [found[f"call:avg_pool2d:{key}"].default for key in ("grid", "tile")] == ["channels", "1x4x4"]
+
+
+def test_planes_and_few_channels_are_read_along_rows() -> None:
+    for function in (lambda x: F.avg_pool2d(x, 2), lambda x: F.avg_pool2d(x.permute(0, 3, 1, 2), 2)):
+        keys = space(captured(Op(function), [draw(2, 32, 12, 8)]))
+        (grid,) = (choice for key, choice in keys.items() if key.endswith(":grid"))
+        assert "channels" not in grid.options
 
 
 def test_lp_pool_and_even_adaptive_pools() -> None:

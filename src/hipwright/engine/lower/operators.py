@@ -16,9 +16,9 @@ from hipwright.engine.lower import (
     statistics,
     table,
     views,
-    window,
 )
 from hipwright.engine.lower.table import Handler
+from hipwright.engine.lower.windows import window
 
 FAMILIES = {
     "indexing": (indexing,),

@@ -12,11 +12,15 @@ from hipwright.errors import HipwrightError, InfrastructureError
 from hipwright.tensors import HostTensor, Tree, tensor_leaves
 from hipwright.verify import inputs as draws
 from hipwright.verify.expected import F64
+from hipwright.verify.tolerance import FLOOR, row_length
 
 FEW_ELEMENTS, REDRAWS = 32, 6
 """Leaves of at most so many elements take the baseline's error from so many further draws."""
 DECOMPOSED_DRAWS, DECOMPOSED_S = 8, 4.0
-"""Further runs of a reference that decomposes a matrix, and the seconds after which no further one begins."""
+"""Further runs of a reference on nudged inputs, and the seconds after which no further one begins."""
+FEW_ROWS, CONCENTRATED = 10, 0.5
+"""Rows below which no tenth of them may be as far off as the worst, and the share of a leaf's squared errors from which
+one element's is a single random number."""
 _DECOMPOSED_SEED = 1000  # beyond those of other nudges
 Reference = Callable[..., tuple[Tree, Any, Any]]
 """(inputs, state, dtype=) -> (outputs, state afterwards, info), as `TaskHandle.reference`."""
@@ -51,6 +55,25 @@ def redrawn_errors(
     return found
 
 
+def is_concentrated(native: Tree, exact: Tree, nudged: Sequence[Tree], c: float) -> bool:
+    """Whether the error of some leaf of few rows is mostly that of one element, and no floor covers it: an
+    ill-conditioned one beside others, as in a norm of two nearly equal values, which each of few draws may show as near
+    0. c: the policy's.
+    """
+    trees = [tensor_leaves(tree) for tree in (exact, native, *nudged)]
+    for want, base, *moved in zip(*trees, strict=True):
+        if not base.is_float or not 0 < want.numel < FEW_ROWS * row_length(want.values_shape):
+            continue
+        true = want.to_f64()
+        least = np.square(FLOOR[base.dtype] / c * true).sum(where=np.isfinite(true))
+        for values in (leaf.to_f64() for leaf in (base, *moved)):
+            with np.errstate(invalid="ignore", over="ignore"):
+                error = np.nan_to_num(np.square(values - true), nan=0.0, posinf=0.0)
+            if error.sum() > least and error.max() > CONCENTRATED * error.sum():
+                return True
+    return False
+
+
 def decomposed_errors(
     reference: Reference,
     native: Tree,
@@ -62,8 +85,9 @@ def decomposed_errors(
 ) -> Errors:
     """The baseline's largest errors on inputs and parameters that are nudged and rounded to their dtypes.
 
-    The error of a decomposition's vectors is that of the closest pair of values alone, a single random number, which
-    one run may show as near 0; and where rounding decides a sign, one run shows one of two.
+    So is the error of an ill-conditioned element among others measured, and a decomposition's: that of its vectors is
+    that of the closest pair of values alone, a single random number, which one run may show as near 0; and where
+    rounding decides a sign, one run shows one of two.
     """
     mine, want = (tensor_leaves(tree) for tree in (native, exact))
     floats = [n for n, leaf in enumerate(mine) if leaf.is_float and leaf.numel]

@@ -14,6 +14,7 @@ from hipwright.engine.ir.index import Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.ir.shapes import flatten, unflatten
 from hipwright.engine.lower.values import NotLowered, Tensor
+from hipwright.engine.lower.windows.pool_windows import LONGEST_WALK
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
@@ -63,7 +64,8 @@ def adaptive(call: KernelCall) -> Offer | None:
     if not 0 < elements * BYTES[x.dtype] <= MAX_LDS_BYTES:
         raise NotLowered("planes that do not fit")
     even = all(s.value and t.value and s.value % t.value == 0 for s, t in zip(a.sizes, shape, strict=True))
-    default = not even and call.c.hint(a.lead) * elements >= MIN_ELEMENTS
+    windows = call.c.hint(product(shape))
+    default = not even and call.c.hint(a.lead) * elements >= MIN_ELEMENTS and elements <= LONGEST_WALK * windows
     return Offer(
         "planes", write, [regroup(call.c, x, [a.lead * a.elements])], [Output(a.space)], default=default, data=a
     )

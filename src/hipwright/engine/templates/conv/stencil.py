@@ -35,7 +35,8 @@ class Stencil:
 
     source(lead, c, place): the index in operand 0; weights(lead, t, c, taps): in operand 1, for output channel lead[-1]
     + t, where `share` neighbouring channels read the same inputs. count: divide by the size of the window, either its
-    part "inside" the input or including the "padded" border. positions: also store where the maximum is.
+    part "inside" the input or including the "padded" border. positions: also store where the maximum is. channels_last:
+    neighbours in the input's memory are neighbours along lead[-1].
     """
 
     axes: list[ConvAxis]
@@ -48,6 +49,7 @@ class Stencil:
     scale: float = 1.0
     count: str = ""
     positions: bool = False
+    channels_last: bool = False
 
     @property
     def space(self) -> list[Ix]:
@@ -115,7 +117,10 @@ def default_tile(s: Stencil, hint: Callable[[Ix], int], dtype: str) -> Tile:
     shared = x.transposed or (s.weights is not None and x.kernel > x.stride)  # an input serves several outputs
     wide = max(16 // (SIZES.get(dtype, 4) * (1 if shared else x.stride)), 1)
     most = 8 if s.weights is not None and not y.transposed else 4
-    even = [o for o in options if hint(x.out) % o.v == 0 and (x.transposed or hint(x.size) % (o.v * x.stride) == 0)]
+    if s.channels_last:  # a thread stores what lies together, whatever its neighbours load
+        wide, even = 16 // SIZES.get(dtype, 4), [o for o in options if o.v == 1 or o.v <= hint(x.out)]
+    else:
+        even = [o for o in options if hint(x.out) % o.v == 0 and (x.transposed or hint(x.size) % (o.v * x.stride) == 0)]
     columns = max((o.v for o in even if o.v <= min(wide, most)), default=min(o.v for o in options))
     best, outputs = options[0], hint(product(s.space))
     rows = 4 if (y.kernel > y.stride or y.transposed) and (halves or y.kernel * x.kernel <= 25) else 2

@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hipwright.engine.ir.expr import indices, own_weight, walk
-from hipwright.engine.ir.index import ONE, ZERO, Ind, Ix, divide, ix, modulo, product
+from hipwright.engine.ir.index import ONE, ZERO, Ind, Ix, Var, divide, ix, modulo, product
 from hipwright.engine.lower.conv import POINT, ConvAxis, Convolution, add_bias, read_convolution, spread
 from hipwright.engine.lower.values import NotLowered, Tensor
+from hipwright.engine.lower.windows.pool_windows import is_long
+from hipwright.engine.templates.access import has_unit_stride
 from hipwright.engine.templates.conv.stencil import MAX_WEIGHTS, MIN_THREADS, SIZES, Stencil, tiles
 from hipwright.engine.templates.conv.stencil_kernel import write
 from hipwright.engine.templates.offers import STORE_ABOVE, KernelCall, Offer, Output, regroup
@@ -24,6 +26,10 @@ NEVER = 1 << 30
 TILE_SIDE, MOST_REPEATED = 4, 1.5
 """Outputs of a tile along an axis, and how often a pooling may compute an element that it reads, however much there is
 that a channel shares. A round figure, not measured.
+"""
+MANY_CHANNELS = 32
+"""Channels with which a wave reads whole lines of a channels-last image. Averages over 3 x 3 of 64 channels of 32 x 32
+took an H200 333 us with threads along the image's rows, each of which reads a line of its own.
 """
 MAX_CHANNELS = 4
 """Channels of a group up to which the stencil is the default where the library is good."""
@@ -159,29 +165,45 @@ def _pool(call: KernelCall, n: int, axes: list[ConvAxis], **how: Any) -> Offer |
     x: Tensor = call.args[0]
     if x.dtype not in SIZES:
         raise NotLowered(f"pooling of {x.dtype}")
-    lead = [product(x.shape[: x.rank - n])]
-    stencil = Stencil(_two_axes(axes), lead, lambda at, c, place: [at[0], *place], **how)
+    outer, turned = x.shape[: x.rank - n], _is_channels_last(call, x, n)
+    lead = [product(outer[:-1]), outer[-1]] if turned else [product(outer)]
+    stencil = Stencil(_two_axes(axes), lead, lambda at, c, place: [*at, *place], channels_last=turned, **how)
     if not tiles(stencil):
         raise NotLowered("the window is too large to unroll")
     flat = regroup(call.c, x, [*lead, *(a.size for a in stencil.axes)])
     outputs = [Output(stencil.space) if meta is not None else None for meta in call.outs]
     stencil.positions = len(outputs) > 1 and outputs[1] is not None
-    window = math.prod(a.kernel for a in axes)
-    offer = Offer("stencil", write, [flat], outputs, default=window > 1, whole=stencil.positions, data=stencil)
+    window, apart = math.prod(a.kernel for a in axes), all(a.stride >= a.span(1) for a in axes)
+    default = window > 1 and not is_long(window, call.c.numel_hint(stencil.space), apart=apart)
+    offer = Offer("stencil", write, [flat], outputs, default=default, whole=stencil.positions, data=stencil)
     repeated = math.prod(a.span(TILE_SIDE) / (TILE_SIDE * a.stride) for a in axes)
     wanted = repeated <= MOST_REPEATED and bool(call.choices.get("pool_prologue", True))
-    if wanted and _weight_of_elements(call, flat) <= STORE_ABOVE:
+    if wanted and _weight_of_elements(call, flat, len(lead)) <= STORE_ABOVE:
         offer.store_above = NEVER
     return offer
 
 
-def _weight_of_elements(call: KernelCall, x: Tensor) -> int:
-    """The weight of what is computed for each element of a plane; what all its elements share is computed once.
+def _is_channels_last(call: KernelCall, x: Tensor, n: int) -> bool:
+    """Whether neighbours in memory of what is pooled are neighbours along the dimension before the last n, of which
+    there are many: what a channels-last convolution leaves.
+    """
+    if x.rank <= n or call.c.hint(x.shape[-n - 1]) < MANY_CHANNELS:
+        return False
+    places = call.c.probe(x.shape)
+    channel, last = ({a.name for a in places[k].atoms() if isinstance(a, Var)} for k in (-n - 1, -1))
+    along = [e.attr[1] for e in walk([x.at(places)]) if e.op == "load"]
+    along = [p for p in along if last & {a.name for a in p.atoms() if isinstance(a, Var)}]
+    return bool(along) and all(has_unit_stride(p, name) for p in along for name in channel)
+
+
+def _weight_of_elements(call: KernelCall, x: Tensor, lead: int) -> int:
+    """The weight of what is computed for each element of a plane; what all its elements share is computed once. lead:
+    the dimensions that number planes.
 
     So a batch norm in evaluation, whose scale and shift are a channel's, is computed where its elements are read.
     """
     index = call.c.probe(x.shape)
-    along = {atom for place in index[1:] for atom in place.atoms()}
+    along = {atom for place in index[lead:] for atom in place.atoms()}
     total, shared = 0, dict[int, bool]()
     for e in walk([x.at(index)]):  # operands first
         moves = any(atom in along or isinstance(atom, Ind) for place in indices(e) for atom in place.atoms())

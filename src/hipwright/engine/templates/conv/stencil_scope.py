@@ -69,7 +69,8 @@ class StencilScope:
         sizes = [*s.lead[:-1], divide(s.lead[-1], ix(tile.t)), *(a.out for a in s.axes[:-2])]
         across = [tile_count(a.out, n) for a, n in ((self.y_axis, tile.u), (self.x_axis, tile.v))]
         planes, area = product(sizes), product(across)
-        if self._block_per_plane(planes, area):
+        grid_form = self._grid_form(planes, area)
+        if grid_form == "plane":
             per = f"(({k.size(area)} + {self.block} - 1) / {self.block})"
             k.line(f"const {self.index_type} plane = blockIdx.x / {per};  // the same for the whole block")
             k.line(f"const {self.index_type} tile = blockIdx.x % {per} * {self.block} + threadIdx.x;")
@@ -80,19 +81,30 @@ class StencilScope:
             total = planes * area
             k.line(f"const {self.index_type} tile = blockIdx.x * ({self.index_type}){self.block} + threadIdx.x;")
             k.line(f"if (tile >= {k.size(total)}) return;")
-            places = unflatten([*sizes, *across], ix(Var("tile", total)))
+            channel = (
+                len(s.lead) - 1 if grid_form == "channels" else len(sizes) + 1
+            )  # what neighbouring threads differ in
+            walked = [*sizes, *across]
+            walked.append(walked.pop(channel))
+            places = unflatten(walked, ix(Var("tile", total)))
+            places.insert(channel, places.pop())
             grid = f"cdiv({to_python(total)}, {self.block})"
         self._declare_place(places)
         return grid
 
-    def _block_per_plane(self, planes: Ix, area: Ix) -> bool:
-        """Whether the tiles of a block are all of one plane, so that its threads share weights and channels."""
+    def _grid_form(self, planes: Ix, area: Ix) -> str:
+        """How threads are numbered: over all tiles ("flat"); with blocks whose tiles are all of one "plane", so that
+        they share weights and channels; or along the "channels", where these are neighbours in the input's memory.
+        """
         block, size = 256, self.body.hint(area)
         waste = -size % block / size
         channels = self.s.channels
         allowed = MANY_WEIGHTS_WASTE if channels >= MANY_CHANNELS else WASTE if channels > 1 else DEPTHWISE_WASTE
         default = "plane" if waste <= allowed and not self.one_row else "flat"
-        return self.body.choose("grid", ("flat", "plane"), default) == "plane" if planes != ONE else False
+        options: tuple[str, ...] = ("flat", "plane")
+        if self.s.channels_last:
+            options, default = (*options, "channels"), "channels"
+        return str(self.body.choose("grid", options, default)) if planes != ONE else "flat"
 
     def _declare_place(self, places: Sequence[Ix]) -> None:
         s, k, tile = self.s, self.k, self.tile

@@ -7,16 +7,23 @@ from typing import Any
 
 from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE, FLOATING, E
-from hipwright.engine.ir.index import Fn, Ind, Ix, Var, divide, ix, modulo, product
-from hipwright.engine.ir.shapes import flatten
+from hipwright.engine.ir.index import Fn, Ind, Ix, divide, ix, modulo, product
+from hipwright.engine.ir.shapes import flatten, unflatten
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.conv import plane_position, window_start
 from hipwright.engine.lower.reduce import Math, mean
 from hipwright.engine.lower.table import as_int, op
 from hipwright.engine.lower.values import Index, NotLowered, Tensor
-
-INFINITY = float("inf")
-SMALL_WINDOW = 1024
+from hipwright.engine.lower.windows.pool_windows import (
+    adaptive_windows,
+    are_long,
+    bounds,
+    places,
+    plane_places,
+    pool_windows,
+    reduced,
+    walked,
+)
 
 
 def _spread(value: Any, n: int, default: int | None = None) -> list[int]:
@@ -24,32 +31,6 @@ def _spread(value: Any, n: int, default: int | None = None) -> list[int]:
         value = default
     listed = list(value) if isinstance(value, (list, tuple)) else [value]
     return [as_int(v) for v in (listed * n if len(listed) == 1 else listed)]
-
-
-def _windows(
-    c: LoweringContext,
-    x: Tensor,
-    n: int,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    ceil: bool,
-) -> Callable[[Index], tuple[list[Var], list[Ix], list[E | None]]]:
-    """For an output index: the window's variables, the input index they reach, and the bounds tests needed."""
-    variables = [c.arena.var("k", ix(k)) for k in kernel]
-
-    def at(i: Index) -> tuple[list[Var], list[Ix], list[E | None]]:
-        index, tests = list(i), []
-        for j in range(n):
-            d = x.rank - n + j
-            index[d] = i[d] * stride[j] + ix(variables[j]) * dilation[j] - padding[j]
-            if padding[j] or ceil:
-                tests.append(c.arena.compare(index[d], ">=", ix(0)) if padding[j] else None)
-                tests.append(c.arena.compare(index[d], "<", x.shape[d]))
-        return variables, index, tests
-
-    return at
 
 
 def _max_pool(n: int, indices: bool) -> Callable[..., Any]:
@@ -63,29 +44,19 @@ def _max_pool(n: int, indices: bool) -> Callable[..., Any]:
         dilation: Any = 1,
         ceil: bool = False,
     ) -> Any:
-        k = _spread(kernel, n)
-        windows = _windows(
-            c, x, n, k, _spread(stride, n) if stride else k, _spread(padding, n), _spread(dilation, n), ceil
-        )
-        metas = meta if indices else (meta,)
-        shape, kind = c.shape(metas[0]), COMPUTE[x.dtype]
-        if kind not in ("float", "double"):
+        k, p, d = _spread(kernel, n), _spread(padding, n), _spread(dilation, n)
+        s = _spread(stride, n) if stride else k
+        shape = c.shape((meta if indices else (meta,))[0])
+        if COMPUTE[x.dtype] not in ("float", "double"):
             raise NotLowered("pooling of integers")
-
-        def at(i: Index, what: str) -> E:
-            variables, index, tests = windows(i)
-            element = c.arena.guard(c.arena.both(*tests), x.at(index), c.arena.const(-INFINITY, kind))
-            best = c.arena.loop(what, variables, [(ix(0), ix(size)) for size in k], element)
-            if what == "max":
-                return best
-            return _flat_position(
-                c, x, n, best, k, _spread(stride, n) if stride else k, _spread(padding, n), _spread(dilation, n), i
-            )
-
-        values = c.tensor(x.dtype, shape, lambda i: at(i, "max"))
+        windows = pool_windows(c, x, shape, k, s, p, d, ceil)
+        long = are_long(c, windows)
+        most = reduced(c, "max", windows, x.dtype).at if long else walked(c, "max", windows)
+        values = c.tensor(x.dtype, shape, most)
         if not indices:
             return values
-        return values, c.tensor("int64", shape, lambda i: at(i, "argmax"))
+        place = places(c, windows).at if long else walked(c, "argmax", windows)
+        return values, c.tensor("int64", shape, lambda i: _flat_position(c, x, n, place(i), k, s, p, d, i))
 
     return handler
 
@@ -132,19 +103,18 @@ def _avg_pool(n: int) -> Callable[..., Tensor]:
         s = _spread(stride, n) if stride else k
         if ceil and include_pad and divisor is None:
             raise NotLowered("ceil_mode counts padding in a way of its own")
-        windows = _windows(c, x, n, k, s, p, [1] * n, ceil)
+        windows = pool_windows(c, x, c.shape(meta), k, s, p, [1] * n, ceil)
         kind = COMPUTE[meta.dtype]
+        long = are_long(c, windows) and meta.dtype in FLOATING
+        total = reduced(c, "sum", windows, Math(c, meta.dtype).dtype).at if long else walked(c, "sum", windows)
 
         def at(i: Index) -> E:
-            variables, index, tests = windows(i)
-            element = c.arena.guard(c.arena.both(*tests), c.arena.cast(x.at(index), kind), c.arena.const(0, kind))
-            total = c.arena.loop("sum", variables, [(ix(0), ix(size)) for size in k], element)
             count = product([ix(size) for size in k]) if divisor is None else ix(as_int(divisor))
             if not include_pad and divisor is None and any(p):
                 count = product(
                     [_overlap(i[x.rank - n + j] * s[j] - p[j], k[j], x.shape[x.rank - n + j]) for j in range(n)]
                 )
-            return c.arena.binary("/", total, c.arena.cast(c.arena.index(count), kind))
+            return c.arena.binary("/", total(i), c.arena.cast(c.arena.index(count), kind))
 
         return c.tensor(meta.dtype, c.shape(meta), at)
 
@@ -155,41 +125,46 @@ def _overlap(start: Ix, length: int, size: Ix) -> Ix:
     return ix(Fn("min", start + length, size)) - ix(Fn("max", start, ix(0)))
 
 
-def _unflatten(where: Ix, sizes: Sequence[Ix]) -> list[Ix]:
-    """The indices of a flat position in row-major order."""
-    inner = [product(sizes[j + 1 :]) for j in range(len(sizes))]
-    return [modulo(divide(where, inner[j]), size) if j else divide(where, inner[0]) for j, size in enumerate(sizes)]
-
-
 def _adaptive(n: int, kind: str) -> Callable[..., Any]:
     def handler(c: LoweringContext, meta: Any, x: Tensor, size: Any) -> Any:
         first = meta[0] if isinstance(meta, (list, tuple)) else meta
         shape, compute = c.shape(first), COMPUTE[first.dtype]
-        if kind == "sum" and all(s == ix(1) for s in shape[-n:]):
+        whole = all(s == ix(1) for s in shape[-n:])
+        if kind == "sum" and whole:
             return mean(c, first, x, list(range(x.rank - n, x.rank)), True)
+        windows = adaptive_windows(c, x, shape, n)
+        long = windows if whole or are_long(c, windows) else None
+        if first.dtype not in FLOATING:
+            raise NotLowered("pooling of integers")
+        if long is not None:
+            found = reduced(c, kind, long, Math(c, first.dtype).dtype if kind == "sum" else x.dtype)
         variables = [c.arena.var("k", None) for _ in range(n)]
 
-        def at(i: Index, what: str) -> E:
-            bounds, index = [], list(i)
-            count = ix(1)
-            for j in range(n):
-                d = x.rank - n + j
-                low = divide(i[d] * x.shape[d], shape[d])
-                high = divide((i[d] + 1) * x.shape[d] + shape[d] - 1, shape[d])
-                bounds.append((low, high))
-                index[d] = ix(variables[j])
-                count = count * (high - low)
-            total = c.arena.loop(what, variables, bounds, c.arena.cast(x.at(index), compute))
-            if what == "argmax":  # ((k0 * high1) + k1) * high2 + k2, as the loop counts from each window's start
-                return c.arena.index(flatten(x.shape[x.rank - n :], _unflatten(ix(Ind(total)), [b for _, b in bounds])))
-            if what == "sum":
-                return c.arena.binary("/", total, c.arena.cast(c.arena.index(count), compute))
-            return total
+        def serial(i: Index, what: str) -> E:
+            index = list(i)
+            for j, variable in enumerate(variables):
+                index[x.rank - n + j] = ix(variable)
+            return c.arena.loop(what, variables, bounds(x, shape, i, n), c.arena.cast(x.at(index), compute))
 
-        value = c.tensor(first.dtype, shape, lambda i: at(i, kind))
+        def at(i: Index) -> E:
+            total = serial(i, kind) if long is None else c.arena.cast(found.at(i), compute)
+            if kind == "max":
+                return total
+            count = product([high - low for low, high in bounds(x, shape, i, n)])
+            return c.arena.binary("/", total, c.arena.cast(c.arena.index(count), compute))
+
+        value = c.tensor(first.dtype, shape, at)
         if first is meta:
             return value
-        return value, c.tensor("int64", shape, lambda i: at(i, "argmax"))
+        if long is not None:
+            return value, plane_places(c, long)
+
+        def place(i: Index) -> E:  # ((k0 * high1) + k1) * high2 + k2, as the loop counts from each window's start
+            ends = [high for _, high in bounds(x, shape, i, n)]
+            where = unflatten(ends, ix(Ind(serial(i, "argmax"))))
+            return c.arena.index(flatten(x.shape[x.rank - n :], where))
+
+        return value, c.tensor("int64", shape, place)
 
     return handler
 

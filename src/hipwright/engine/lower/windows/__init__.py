@@ -1,0 +1,1 @@
+"""Windows over space: pooling, unfolding and interpolation."""
