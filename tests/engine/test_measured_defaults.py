@@ -52,12 +52,6 @@ def normalised_channels_last(x: Any, mean: Any, spread: Any, weight: Any, bias: 
     return torch.relu((x - mean) * torch.rsqrt(spread + 1e-5) * weight + bias)
 
 
-def gated_norms(x: Any, weight: Any) -> Any:
-    """Norms of all channels and of each, of an activation of a convolution's channels-last result."""
-    a, b = torch.tanh(F.conv2d(x, weight, padding=1)).chunk(2, 1)
-    return F.instance_norm(F.layer_norm(F.silu(a) + b, (32, 128, 256)))
-
-
 def grouped_channels_last(x: Any) -> Any:
     """Statistics of ten channels each, of an image that is stored channels last."""
     return torch.var_mean(x.reshape(x.shape[0], -1, 32, 10), (1, 3), correction=0)
@@ -174,7 +168,6 @@ CASES: list[tuple[Callable[..., Any], list[tuple[int, ...]], torch.dtype, dict[s
         HALF,
         {"channels_last:conv2d": True, "map:group_norm_rows": "transpose", "map:group_norm_kernel": "block"},
     ),
-    (gated_norms, [(16, 128, 128, 256), (64, 128, 3, 3)], torch.bfloat16, {"intermediate:tanh": "stored"}),
     (torch.mv, [(32768, 32768), (32768,)], torch.float32, {"GEMV_ROWS": 2, "GEMV_UNROLL": 1}),
     (lambda x: torch.logsumexp(x, 1), [(16384, 4096)], torch.float32, {"row_cache:": "registers", "ROW_BLOCK": 256}),
     (lambda x: (2 - F.gelu(x)).mean(4), [(64, 96, 40, 5, 21)], torch.float32, {"LANES": 4, "ROW_ITEMS": 2}),
@@ -217,6 +210,15 @@ def test_attention_of_narrow_heads_in_float32_is_one_kernel() -> None:
     for size, usual in ((32, "fused"), (64, "separate")):
         found = chosen(Op(written), *[(4, 8, 1024, size)] * 3)
         assert of(found, "attention:") == [usual]
+
+
+def test_norms_read_an_activation_of_a_channels_last_convolution_in_their_order() -> None:
+    def gated_norms(x: Any, weight: Any) -> Any:
+        a, b = torch.tanh(F.conv2d(x, weight, padding=1)).chunk(2, 1)
+        return F.instance_norm(F.layer_norm(F.silu(a) + b, (32, 128, 256)))
+
+    found = chosen(Op(gated_norms), (16, 128, 128, 256), (64, 128, 3, 3), dtype=torch.bfloat16)
+    assert found["channels_last:conv2d"] and found["intermediate:tanh"] == "stored"
 
 
 @pytest.mark.parametrize(("heads", "threads"), [(32, 128), (8, 256)])

@@ -24,7 +24,7 @@ NAMES = (
     " from col_in_range taps in_range vec phase value total found_index"
 )
 
-DEPTHWISE_WASTE, WASTE, MANY_WEIGHTS_WASTE, MANY_CHANNELS = 0.13, 0.4, 0.75, 16
+DEPTHWISE_WASTE, WASTE, MANY_WEIGHTS_WASTE, MANY_WEIGHTS_CHANNELS = 0.13, 0.4, 0.75, 16
 """Idle threads for each one of a plane up to which a block keeps within a plane: more, the more weights its threads
 share. 3 x 3 x 3 of 32 channels, planes of 150 (0.71), took an H200 40 us with what follows so and 55 over all tiles.
 """
@@ -98,9 +98,7 @@ class StencilScope:
         """
         block, size = 256, self.body.hint(area)
         waste = -size % block / size
-        channels = self.s.channels
-        allowed = MANY_WEIGHTS_WASTE if channels >= MANY_CHANNELS else WASTE if channels > 1 else DEPTHWISE_WASTE
-        default = "plane" if waste <= allowed and not self.one_row else "flat"
+        default = "plane" if waste <= _waste_allowed(self.s.channels) and not self.one_row else "flat"
         options: tuple[str, ...] = ("flat", "plane")
         if self.s.channels_last:
             options, default = (*options, "channels"), "channels"
@@ -295,6 +293,13 @@ class StencilScope:
         load = self.row_load(e, channel, places, "row")
         plain = e is load or (e.op == "cast" and e.args[0] is load)
         return self.s.combine == "sum" and plain
+
+
+def _waste_allowed(channels: int) -> float:
+    """Idle threads for each one of a plane up to which blocks keep within planes."""
+    if channels >= MANY_WEIGHTS_CHANNELS:
+        return MANY_WEIGHTS_WASTE
+    return WASTE if channels > 1 else DEPTHWISE_WASTE
 
 
 def tile_count(size: Ix, tile: int) -> Ix:
