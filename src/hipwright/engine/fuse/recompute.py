@@ -20,7 +20,7 @@ from hipwright.engine.fuse.placing import MAX_PART
 from hipwright.engine.fuse.schedule import Scheduler
 from hipwright.engine.fuse.whole_kernels import whole_kernels
 from hipwright.engine.ir.expr import E, indices, walk
-from hipwright.engine.ir.index import Fn, Ind, Ix, Var, ix
+from hipwright.engine.ir.index import Fn, Ind, Ix, Var, ix, product
 from hipwright.engine.lower.values import LoweredItem
 
 
@@ -100,11 +100,18 @@ class _Again:
         groups = self._groups()
         if any(e.op in ("loop", "row") for e in nodes):
             return False
+        if self._is_of_rows() and any(e.op == "fn" for e in nodes):
+            return False
         if not all(cheap(a) or (isinstance(a, Ind) and len(groups) == 1) for a in atoms):
             return False
         kept = self.s.c.numel_hint(self.item.space) * ITEM_BYTES.get(self.item.dtype, 1) * (1 + len(groups))
         saved = kept - sum(self._fresh(g, nodes) for g in groups)
         return saved > 0 and self._light(saved)
+
+    def _is_of_rows(self) -> bool:
+        """Whether a kernel has it once a row, beside the row's reductions: its readers have many elements for each."""
+        home = self.s.home[self.item.name]
+        return bool(home.dims) and product(self.item.space) == product(home.outer)
 
     def keeps_order(self) -> bool:
         """Whether reductions that read a large value along memory read along it what the value is made of, too."""

@@ -165,6 +165,8 @@ def batch_norm_train(
     xf = m.of(x)
     centred, squares, mean = m.moments(xf, dims)
     rstd = m.fn("rsqrt", m.fn("+", m.fn("/", squares, m.count(x, dims)), eps))
+    if x.rank == 2:  # columns, which another kernel than the statistics' may normalise: not once more for each element
+        rstd = c.realise(rstd, f"{c.origin}_rstd")
     y = finish(c, metas[0], affine(c, m, m.fn("*", centred, rstd), weight, bias, 1))
     others: list[Any] = [c.squeeze(mean, dims), c.squeeze(rstd, dims)]
     if running:
