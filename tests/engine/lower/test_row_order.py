@@ -67,6 +67,15 @@ def test_few_groups_of_channels_last_images_are_copied(images: int, copied: bool
     assert ("group_norm_rows" in text) == copied
 
 
+@pytest.mark.parametrize(("channels", "copied"), [(24, True), (4, False)])
+def test_a_softmax_over_the_channels_of_a_channels_last_image_reads_a_copy(channels: int, copied: bool) -> None:
+    """Its results lie along the image's rows; few channels share a transaction."""
+    model = Op(lambda x: x.permute(0, 3, 1, 2).relu().log_softmax(1))
+    given = torch.Generator().manual_seed(0)
+    x, other = (torch.randn(*size, channels, generator=given) for size in ((5, 9, 16), (2, 5, 18)))
+    assert ("log_softmax_rows" in check(model, [x], other=[other])) == copied
+
+
 def test_small_tensors_are_read_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_order, "LARGE", 1 << 22)
     text = check(Op(lambda x: F.layer_norm(by_frames(x), (40,))), [torch.randn(14, 40, 6, 8)])

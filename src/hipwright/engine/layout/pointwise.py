@@ -51,6 +51,10 @@ COOP_THREADS, COOP_KEPT = 256, 16  # of a cooperative block: several blocks fit 
 MOST_COOP_BLOCKS = 128  # blocks of 256 threads that all supported GPUs run at once
 MULTIPROCESSORS = (132, 256, 304)
 """Multiprocessors or compute units of an H200, an MI355X and an MI300X."""
+MOST_WORDS = 48
+"""Registers for what a thread has loaded, of the 64 that a kernel of any block size has: a normalisation by float32
+statistics of each column needs 72 for two vectors of halves.
+"""
 MOST_VALUES = 64
 """Values that a thread loads at once at most: with 256 the kernels spill."""
 
@@ -182,6 +186,9 @@ class PointwisePlanner(LayoutPlanner):
         vec = self._row_vector(last)
         vectors = -(-last // vec)
         most = 1 if total < BIG or self._reads_overlap() else max(16 // vec, 1)
+        words = sum(SIZES.get(self.body.need.dtypes[b], 4) for b in self.body.loads if self.numel(b) >= last) / 4
+        while most > 1 and most * vec * words > MOST_WORDS:
+            most //= 2
         each = (
             vectors > 32 and total // last * 64 <= DEVICE_THREADS
         )  # the device has a thread for each vector: a block takes a row

@@ -25,14 +25,20 @@ SECTOR = 16
 
 
 def in_row_order(c: LoweringContext, x: Tensor, dims: Sequence[int]) -> Tensor:
-    """x, or a stored copy of it if its rows (along the last of `dims`) lie across memory."""
+    """x, or a stored copy of it if its rows (along the last of `dims`) lie across memory.
+
+    What is computed is stored in the order of x's shape. Where rows are not along its last dimension, as in a softmax
+    over channels, neighbouring threads therefore take neighbouring rows, and memory has to have those side by side:
+    log_softmax over 256 channels of a channels-last convolution's 64 x 32 x 256 halves took an H200 586 us without, and
+    torch.compile's kernel 248; with it, not measured.
+    """
     if x.buffer or c.numel_hint(x.shape) < LARGE:
         return x
     index = c.probe(x.shape)
     outer = [k for k in range(x.rank) if k not in dims and x.shape[k] != ONE]
     if not outer or c.hint(x.shape[dims[-1]]) < SECTOR:
         return x
-    near = {_variable(index[k]) for k in (dims[-1], outer[-1])}
+    near = {_variable(index[k]) for k in ((dims[-1], outer[-1]) if dims[-1] > outer[-1] else outer[-1:])}
     whole = {_variable(index[k]) for k in (*outer, *dims) if x.shape[k] != ONE}
     loads = [e.attr[1] for e in walk([x.at(index)]) if e.op == "load"]
     rows = [p for p in loads if whole <= p.atoms()]

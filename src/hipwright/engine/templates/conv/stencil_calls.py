@@ -44,11 +44,11 @@ DENSE_MAX_CHANNELS, DENSE_MAX_OUTPUTS, DENSE_MAX_PRODUCTS, PHASED_MAX_PRODUCTS =
 tiles reach 31e12 operations a second on an H200 (1 dimension of 31 taps, 3x3x3 of 16 channels; transposed 3x3x3 of 32
 channels 16e12), the library in full precision 26 to 28e12 and 6e12. Larger ones have not been measured.
 """
-NARROW_OUTPUTS, NARROW_TAPS, NARROW_NUMEL = 16, MAX_WEIGHTS // 4, 8 * MIN_THREADS
+NARROW_OUTPUTS, NARROW_TAPS, NARROW_NUMEL = 16, MAX_WEIGHTS // 4 - 1, 8 * MIN_THREADS
 """Float32 convolutions of two dimensions to at most so many outputs a group leave the library's tiles half empty: 3 x 3
 of 128 channels to 16 took an H200 1829 us by the library (10.6e12 operations a second) and 688 with what follows by
-stencils, 5 x 3 of 32 to 16, transposed, 239 and 86. So long as the weights of four outputs fit registers, and each
-thread of a full device has eight outputs.
+stencils, 5 x 3 of 32 to 16, transposed, 239 and 86; 4 x 4 of 32 to 16, transposed, no less than 1116 and 1361. So long
+as the weights of four outputs fit registers with room, and each thread of a full device has eight outputs.
 """
 
 
