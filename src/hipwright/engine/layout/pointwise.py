@@ -186,9 +186,8 @@ class PointwisePlanner(LayoutPlanner):
         vec = self._row_vector(last)
         vectors = -(-last // vec)
         most = 1 if total < BIG or self._reads_overlap() else max(16 // vec, 1)
-        words = sum(SIZES.get(self.body.need.dtypes[b], 4) for b in self.body.loads if self.numel(b) >= last) / 4
-        while most > 1 and most * vec * words > MOST_WORDS:
-            most //= 2
+        if self._column_words(last, total) * most * vec > MOST_WORDS:
+            most = max(most // 2, 1)
         each = (
             vectors > 32 and total // last * 64 <= DEVICE_THREADS
         )  # the device has a thread for each vector: a block takes a row
@@ -212,6 +211,12 @@ class PointwisePlanner(LayoutPlanner):
             layout = RowLayout("block", self.knob("ROW_BLOCK", threads))
         self.set_vectors(layout, "ROW_VEC", vec, items)
         return layout
+
+    def _column_words(self, last: int, total: int) -> float:
+        """The registers of an element of a row where values of its column take more than twice those of its own."""
+        sizes = {b: SIZES.get(self.body.need.dtypes[b], 4) / 4 for b in self.body.loads if self.numel(b) >= last}
+        own = sum(size for b, size in sizes.items() if self.numel(b) >= total)
+        return sum(sizes.values()) if sum(sizes.values()) > 3 * own else 0
 
     def _row_vector(self, last: int) -> int:
         """Neighbouring elements that a thread takes; of short rows, which are several elements each, 16 bytes."""

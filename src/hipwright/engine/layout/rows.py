@@ -30,9 +30,8 @@ from hipwright.engine.templates.rows.reducers import levels, pairs
 
 MAPPINGS = ("block", "lanes", "columns")
 SPREAD_ROWS = 64
-"""Rows that occupy the device long enough, where all are a few megabytes: 64 sums of 16,384 elements, behind other
-work, took an H200 7.5 us by a block each and 8.8 by two, whose counters are zeroed before; 96 of 32,000 halves 16.2 and
-13.8.
+"""Rows that occupy the device long enough, where all are a few megabytes: 64 sums of 16,384 elements behind other work
+took an H200 7.5 us by a block each, 8.8 by two (counters are zeroed before); 96 of 32,000 in short runs 16.2 and 13.8.
 """
 SHORT_RUN = 1024  # elements of a dense run below which one tile takes several
 MOST_BLOCKS = 1024  # blocks that keep any of today's devices busy
@@ -346,5 +345,6 @@ class RowPlanner(ReductionPlanner):
             default = share >= 2 and (self.length > self._block_capacity() or (share >= 4 and total >= 1 << 20))
         else:
             default = share >= 2 and blocks < FEW_BLOCKS and total >= 1 << 16
-            default = default and not (self.rows >= SPREAD_ROWS and total <= 2 * DEVICE_ELEMENTS)
+            few = (2 if len(self.group.dims) > 1 else 4) * DEVICE_ELEMENTS
+            default = default and not (self.rows >= SPREAD_ROWS and total <= few)
         return bool(self.choose(f"cooperative:{self.body.name}", (False, True), default))
