@@ -215,7 +215,7 @@ def test_replies_outlive_the_session_without_descriptors(zygote):
     with zygote.session(SERVICE, {}) as session:
         before = open_files()
         kept = [session.call("reply_of", {"mb": 1}, timeout_s=20)[1] for _ in range(20)]
-        assert open_files() == before
+        assert open_files() <= before
     assert all(not tensor.to_f64().any() for tensor in kept)
 
 

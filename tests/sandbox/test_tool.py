@@ -100,6 +100,6 @@ def test_nothing_is_left_behind(monkeypatch):
     fds = open_files()
     for _ in range(10):
         run_tool(["/bin/true"])
-    assert open_files() == fds
+    assert open_files() <= fds  # what earlier tests left may be collected meanwhile
     assert len(made) >= 11
     assert not [path for path in made if path.exists()]
