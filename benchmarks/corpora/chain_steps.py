@@ -195,12 +195,6 @@ def _keep(module: Module) -> None:
         module.kept = module.shape
 
 
-def _scan(module: Module) -> None:
-    module.say(
-        f"x = {module.rng.choice(('torch.cumsum(x, {})', 'x.cumsum({}).flip(1)')).format(module.rng.choice((1, -1)))}"
-    )
-
-
 STEPS: dict[Callable[[Module], None], int] = {
     _activation: 8,
     _arithmetic: 3,
@@ -213,6 +207,5 @@ STEPS: dict[Callable[[Module], None], int] = {
     _gate: 1,
     _move: 1,
     _keep: 3,
-    _scan: 0,
 }
 """Further operators with their weights in a chain."""

@@ -106,7 +106,7 @@ ABORTS = """import os, sys, torch
 
 class Model(torch.nn.Module):
     def forward(self, x):
-        if {when}:
+        if x.device.type == 'cpu':
             os.write(2, b"terminate called after an exception\\n  what():  no thread\\nframe #0: run(int)\\n")
             os.abort()
         return x + 1
@@ -117,12 +117,8 @@ def get_inputs():
 """
 
 
-def test_an_aborted_process_is_asked_once_more_and_its_last_words_are_told(zygote, tmp_path):
-    once = "x.device.type == 'cpu' and not os.path.exists('/tmp/hw_once') and not os.mkdir('/tmp/hw_once')"
-    (tmp_path / "once.py").write_text(ABORTS.format(when=once))
-    with open_task(tmp_path / "once.py", zygote) as handle:
-        assert handle.task.workloads[0].specs[0].shape == (4,)
-    (tmp_path / "always.py").write_text(ABORTS.format(when="x.device.type == 'cpu'"))
+def test_what_an_aborted_process_threw_is_told(zygote, tmp_path):
+    (tmp_path / "always.py").write_text(ABORTS)
     said = r"always\.py: forward: the worker process was killed by SIGABRT: no thread$"
     with pytest.raises(TaskError, match=said):
         open_task(tmp_path / "always.py", zygote)

@@ -23,9 +23,8 @@ NUMBERED = 16
 class ReferenceHost:
     """One session of a task. Usable from several threads, one call at a time.
 
-    A call whose process was aborted is asked once more, of a new process: the system, not the task, may have refused it
-    a thread. A process that dies or exceeds its time is replaced by the next call; the call itself raises TaskError,
-    because only the task's code runs there. limits.wall_s bounds each call.
+    A process that dies or exceeds its time is replaced by the next call; the call itself raises TaskError, because only
+    the task's code runs there. limits.wall_s bounds each call.
     """
 
     def __init__(self, name: str, source: str, zygote: Zygote, limits: Limits) -> None:
@@ -55,21 +54,12 @@ class ReferenceHost:
             if self._closed:
                 raise WorkerError(f"the task {self._name} is closed")
             try:
-                try:
-                    return self._called(method, header, bundle)
-                except WorkerDied as error:
-                    if error.signal != SIGABRT:
-                        raise
-                    return self._called(method, header, bundle)
+                if self._session is None or not self._session.alive:
+                    init = {"name": self._name, "source": self._source}
+                    self._session = self._zygote.session(_SERVICE, init, limits=self._limits)
+                return self._session.call(method, header, bundle, timeout_s=self._limits.wall_s)
             except (WorkerDied, WorkerTimeout, RemoteFailure) as error:
                 raise self._blame(error) from error
-
-    def _called(self, method: str, header: dict[str, Any] | None, bundle: Tree) -> tuple[dict[str, Any], Tree]:
-        """The reply of the process, a new one where there is none."""
-        if self._session is None or not self._session.alive:
-            init = {"name": self._name, "source": self._source}
-            self._session = self._zygote.session(_SERVICE, init, limits=self._limits)
-        return self._session.call(method, header, bundle, timeout_s=self._limits.wall_s)
 
     def run(self, header: dict[str, Any], inputs: Tree, state: Tree) -> Any:
         """The reply to "run". A state is sent once, as long as the process keeps it."""

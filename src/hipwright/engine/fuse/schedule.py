@@ -27,7 +27,7 @@ APART_ROW = 1 << 25
 """Elements of a row of which next to nothing stays on the device between the reduction and its readers, so that blocks
 that wait for one another save no read. A round figure, not measured.
 """
-FEW_COLUMNS, LONG_COLUMN = 8448, 1024
+STARVED_COLUMNS, LONG_COLUMN = 8448, 1024
 """Columns, one to a thread, that are too few for a device's 264 blocks of 32 side by side; the rows from which they are
 read again after the reductions instead of kept in registers. The statistics are then a kernel whose blocks share
 columns, and the readers another: a batch norm in training mode of 16384 x 4096 bfloat16 took an H200 2.7 ms in one
@@ -242,7 +242,7 @@ class Scheduler:
         length, columns = self.c.numel_hint(group.inner), self.c.numel_hint(group.outer)
         if (
             length <= LONG_COLUMN
-            or columns >= FEW_COLUMNS
+            or columns >= STARVED_COLUMNS
             or (length <= CACHED_COLUMN and length * columns > CACHED_TOTAL)
         ):
             return False

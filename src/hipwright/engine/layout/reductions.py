@@ -20,7 +20,8 @@ and 20.8 by columns, five of whose eight threads side by side had one.
 """
 LONG_RUNS = 1024
 """Elements of a row of short runs from which its lanes read them beside the runs of other rows. Statistics of groups of
-ten channels, stored channels last, 8 x 32 groups of 64 x 64 positions, took an H200 43 us so and 75 by blocks.
+ten channels, stored channels last, 8 x 32 groups of 64 x 64 positions, took an H200 75 us by blocks; with them so, the
+whole of SD 1.5's residual block took 357 us, before 390.
 """
 
 

@@ -22,7 +22,7 @@ from hipwright.engine.templates.rows.reducers import ReducerState
 SMALL_TOTAL, SMALL_BLOCKS, SMALL_THREADS = 1 << 21, 64, 1 << 14
 """Elements up to which a row has only so many blocks, with so many threads in all: what the cpu target, which runs
 cases of this size (verify/oracle.py), keeps at once. With 16 blocks up to twice as many elements, x - x.mean() of 1024
-x 4096 took an H200 145 us, of which torch.compile's kernels take 13.
+x 4096 took an H200 145 us, where torch.compile's kernels take 13.
 """
 
 
