@@ -52,17 +52,21 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
     return all(torch.equal(a[name], b[name]) for name in a)
 
 
-def test_the_policy_ends_with_the_weights_of_its_best_steps(tmp_path: Path) -> None:
-    result, notes = run(tmp_path)
+@pytest.mark.parametrize(("overlap", "rate"), [(True, 0.05), (False, 0.2)])
+def test_the_policy_ends_with_the_weights_that_sampled_its_best_batches(
+    tmp_path: Path, overlap: bool, rate: float
+) -> None:
+    settings = replace(SETTINGS, overlap=overlap, optim=OptimSettings(learning_rate=rate))
+    result, notes = run(tmp_path, settings)
     rewards = notes.column("reward")
     means = {end: fmean(rewards[end - WINDOW : end]) for end in range(WINDOW, len(rewards) + 1)}
     best = max(means, key=means.__getitem__)
     assert best < SETTINGS.steps, "the run never got worse: the test would show nothing"
     assert result.metrics["kept_step"] == best and result.metrics["kept_reward"] == pytest.approx(means[best])
-    assert same(notes.policy.state(), notes.weights[best])
+    assert same(notes.policy.state(), notes.weights[best - (2 if overlap else 1)])
     assert not same(notes.policy.state(), notes.weights[SETTINGS.steps])
-    again, after = run(tmp_path)  # a finished run gives the same weights again
-    assert again.finished and same(after.policy.state(), notes.weights[best])
+    again, after = run(tmp_path, settings)  # a finished run gives the same weights again
+    assert again.finished and same(after.policy.state(), notes.weights[best - (2 if overlap else 1)])
 
 
 def test_pieces_keep_the_same_weights_as_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,6 +89,7 @@ def test_a_batch_without_rewards_is_ignored() -> None:
     policy = HFPolicy(tiny_model(), end=[END], device="cpu")
     best = BestWeights(policy, 2)
     for step, reward in enumerate((0.5, float("nan"), 0.7, 0.1), start=1):
+        best.sampled(step)
         best.update(step, reward)
     assert (best.step, best.reward) == (3, pytest.approx(0.6))
 

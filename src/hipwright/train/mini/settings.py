@@ -113,7 +113,7 @@ LARGE = replace(
         micro_tokens=16384,
         keep=4,
         checkpoint_every=50,
-        optim=replace(GPU.rl.optim, learning_rate=1e-4, warmup=2),
+        optim=replace(GPU.rl.optim, learning_rate=2e-5),
     ),
 )
 """With a model of 86 million parameters. A checkpoint has a gigabyte or more, so there are few; the activations of

@@ -142,6 +142,8 @@ class TrainingLoop:
 
     def _start(self, step: int) -> RolloutBatch:
         rng = random.Random(f"{self.settings.seed}/{step}/draw")
+        if self.best is not None:
+            self.best.sampled(step)
         return self.runner.start(step, self.curriculum.draw(self.settings.prompts, rng))
 
     def _record(self, batch: RolloutBatch) -> None:

@@ -55,8 +55,8 @@ class RLSettings(LoopSettings, frozen=True, kw_only=True):
     baseline: see advantage.py. turn_discount: the factor of a later gain for each turn between.
     updates: optimizer updates on each batch (GRPO's mu), since judging takes much longer than an update.
     clip_low, clip_high: the importance ratio is clipped to [1 - clip_low, 1 + clip_high]. kl: weight of the KL to the
-    policy at the start (reference_policy.py); 0 keeps no copy of it. keep: training ends with the weights of the best
-    so many consecutive steps by the reward of their batches (best.py); 0: with the last ones. clip_rewards: clip
+    policy at the start (reference_policy.py); 0 keeps no copy of it. keep: training ends with the weights that
+    sampled the last of the best so many consecutive batches (best.py); 0: with the last ones. clip_rewards: clip
     rewards beyond 1.5 standard deviations of the last 100. overlap: the next batch is sampled while answers are judged,
     by weights that are one step older.
     min_own: a correct answer whose own kernels do less of the work is left out of baseline and gradient (advantage.py).
