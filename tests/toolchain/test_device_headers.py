@@ -38,6 +38,15 @@ def test_each_header_says_what_it_offers_and_is_read_once() -> None:
         assert about.startswith("// ") and once, name
 
 
+def test_loads_of_tiles_leave_no_element_undefined() -> None:
+    """A compiler may take a branch on an undefined value for one that all lanes take alike. NVIDIA's then leaves out the
+    instructions that bring a warp together again, and shuffles behind it exchange garbage."""
+    for name in names():
+        for function in re.split(r"\n(?=template|__device__)", device_headers.text(name)):
+            if "load_" in function.split("{")[0]:
+                assert not re.search(r"Tile<[^;=()]*> \w+;", function), function
+
+
 def test_inlined_headers_come_once_and_back() -> None:
     whole = inlined(SOURCE)
     assert "#include <hipwright/" not in whole and "#pragma once" not in whole

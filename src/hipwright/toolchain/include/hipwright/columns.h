@@ -7,7 +7,7 @@
 // are `stride` elements apart.
 template <int ITEMS, int N, typename T, typename I>
 __device__ Tile<T, ITEMS * N> load_columns(const T* __restrict__ p, I base, I step, I n, I stride, int width) {
-    Tile<T, ITEMS * N> tile;
+    Tile<T, ITEMS * N> tile = {};
     const bool aligned = width == N && is_vector_aligned<T, N>(p) && (N == 1 || is_vector_aligned<T, N>(p + stride));
     if (aligned && n > 0) {  // beyond the last row, the last one is loaded again
 #pragma unroll
@@ -54,7 +54,7 @@ __device__ void store_columns(T* __restrict__ p, I base, I step, I n, I stride, 
 // Loads vectors of `width` <= N neighbouring columns from the first `count` of ITEMS rows, given by their addresses.
 template <int ITEMS, int N, typename T>
 __device__ Tile<T, ITEMS * N> load_gathered_columns(const T* const (&rows)[ITEMS], int count, int width) {
-    Tile<T, ITEMS * N> tile;
+    Tile<T, ITEMS * N> tile = {};
     bool aligned = width == N;
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) aligned = aligned && (k >= count || is_vector_aligned<T, N>(rows[k]));

@@ -6,7 +6,7 @@
 // load_tile for a row that is traversed backwards: element `index` lies at p[-index].
 template <int ITEMS, int N, typename T, typename I>
 __device__ Tile<T, ITEMS * N> load_reversed(const T* __restrict__ p, I base, I step, I n, bool full = false) {
-    Tile<T, ITEMS * N> tile;
+    Tile<T, ITEMS * N> tile = {};
     const bool aligned = is_vector_aligned<T, N>(p - (N - 1));
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {

@@ -6,7 +6,7 @@
 // Loads VECTORS neighbouring vectors at aligned addresses.
 template <int VECTORS, int N, typename T>
 __device__ Tile<T, VECTORS * N> load_span(const T* __restrict__ p) {
-    Tile<T, VECTORS * N> span;
+    Tile<T, VECTORS * N> span = {};
 #pragma unroll
     for (int k = 0; k < VECTORS; ++k) load_vector<N>(p + k * N, span.v + k * N);
     return span;

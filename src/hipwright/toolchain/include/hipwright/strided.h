@@ -7,7 +7,7 @@
 template <int ITEMS, int N, typename T, typename I>
 __device__ Tile<T, ITEMS * N> load_strided_row(const T* __restrict__ p, I base, I step, I n, I stride, I run,
                                                 bool full = false) {
-    Tile<T, ITEMS * N> tile;
+    Tile<T, ITEMS * N> tile = {};
     const bool aligned = N == 1 || (run % N == 0 && is_vector_aligned<T, N>(p) && is_vector_aligned<T, N>(p + stride));
     if (aligned && (full || base + (ITEMS - 1) * step < n)) {
 #pragma unroll
@@ -61,7 +61,7 @@ __device__ void store_strided_row(T* __restrict__ p, I base, I step, I n, I stri
 template <int ITEMS, int N, typename T, typename I>
 __device__ Tile<T, ITEMS * N> load_strided_columns(const T* __restrict__ p, I base, I step, I n, I stride, int width,
                                                     I outer, I run) {
-    Tile<T, ITEMS * N> tile;
+    Tile<T, ITEMS * N> tile = {};
     const bool aligned = width == N && is_vector_aligned<T, N>(p) &&
                      (N == 1 || (is_vector_aligned<T, N>(p + stride) && is_vector_aligned<T, N>(p + outer)));
 #pragma unroll

@@ -1,4 +1,5 @@
-// Tiles: the elements of a row that a thread processes at a time.
+// Tiles: the elements of a row that a thread processes at a time. Loads set the elements that they do not read to zero:
+// an undefined value counts as equal in all lanes, and behind a branch on it a warp need not come together again.
 #pragma once
 #include <hip/hip_runtime.h>
 #include <hipwright/vector_access.h>
@@ -13,7 +14,7 @@ struct Tile {
 // either of two loads may have produced would cost an extra instruction.
 template <int ITEMS, int N, typename T, typename I>
 __device__ Tile<T, ITEMS * N> load_tile_16bit(const T* __restrict__ p, I base, I step, I n, bool full) {
-    unsigned words[(ITEMS * N + 1) / 2];
+    unsigned words[(ITEMS * N + 1) / 2] = {};
     const bool aligned = is_vector_aligned<T, N>(p), whole = (((n - base) | step) & (N - 1)) == 0;  // n cuts no vector
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
@@ -41,7 +42,7 @@ __device__ Tile<T, ITEMS * N> load_tile_16bit(const T* __restrict__ p, I base, I
             }
         }
     }
-    Tile<T, ITEMS * N> tile;
+    Tile<T, ITEMS * N> tile = {};
 #pragma unroll
     for (int k = 0; k < ITEMS * N; ++k) {
         const unsigned short bits = words[k / 2] >> k % 2 * 16;
@@ -55,7 +56,7 @@ __device__ Tile<T, ITEMS * N> load_tile_16bit(const T* __restrict__ p, I base, I
 template <int ITEMS, int N, typename T, typename I>
 __device__ Tile<T, ITEMS * N> load_tile(const T* __restrict__ p, I base, I step, I n, bool full = false) {
     if (sizeof(T) == 2 && N % 2 == 0) return load_tile_16bit<ITEMS, N>(p, base, step, n, full);
-    Tile<T, ITEMS * N> tile;
+    Tile<T, ITEMS * N> tile = {};
     const bool aligned = is_vector_aligned<T, N>(p), whole = (((n - base) | step) & (N - 1)) == 0;  // n cuts no vector
     if (aligned && (full || whole || base + (ITEMS - 1) * step + N <= n)) {
 #pragma unroll

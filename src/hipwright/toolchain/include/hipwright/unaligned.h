@@ -31,7 +31,7 @@ __device__ Tile<T, ITEMS * N> load_unaligned_tile(const T* __restrict__ p, I bas
     if constexpr (N * sizeof(T) != 16) {
         return load_tile<ITEMS, N>(p, base, step, n, full);
     } else {
-        Tile<T, ITEMS * N> tile;
+        Tile<T, ITEMS * N> tile = {};
         if (base >= N && base + (ITEMS - 1) * step + 2 * N <= n) {  // both aligned words lie within the row
 #pragma unroll
             for (int k = 0; k < ITEMS; ++k) load_unaligned_vector<N>(p + (base + k * step), tile.v + k * N);
@@ -56,7 +56,7 @@ __device__ Tile<T, ITEMS * N> load_unaligned_tile(const T* __restrict__ p, I bas
 // load_tile for the aligned interior p[0, n) of an unaligned row: n is a multiple of N, and at most `maximum`.
 template <int ITEMS, int N, typename T, typename I>
 __device__ Tile<T, ITEMS * N> load_row_interior(const T* __restrict__ p, I base, I step, I n, I maximum) {
-    Tile<T, ITEMS * N> tile;
+    Tile<T, ITEMS * N> tile = {};
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k)
         if (k * step < maximum && base + k * step < n) load_vector<N>(p + (base + k * step), tile.v + k * N);
