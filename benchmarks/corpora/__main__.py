@@ -34,7 +34,8 @@ CORPORA = {
     "networks": ("benchmarks.corpora.sampled_networks", "SampledNetworks"),
     "diffusers": ("benchmarks.corpora.diffusers_blocks", "DiffusersBlocks"),
     "kornia": ("benchmarks.corpora.kornia_functions", "KorniaFunctions"),
-    "chains": ("benchmarks.corpora.chains", "Chains"),
+    "chains": ("benchmarks.corpora.generated.chains", "Chains"),
+    "singles": ("benchmarks.corpora.generated.singles", "Singles"),
     "research": ("benchmarks.corpora.research_models", "ResearchModels"),
 }
 

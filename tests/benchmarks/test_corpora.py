@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import collections
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,9 +17,9 @@ import pytest
 
 from benchmarks import registry
 from benchmarks.__main__ import main as benchmark
-from benchmarks.corpora import chains
 from benchmarks.corpora.__main__ import CORPORA, corpus, main
 from benchmarks.corpora.corpus import CorpusTask, file_name, listed_tasks, require, sample_of, write_tasks
+from benchmarks.corpora.generated import chains, singles
 from benchmarks.corpora.judged import CorpusReport, kind_of, reason
 from hipwright.api.bench import plan
 from hipwright.api.bench.plan import BenchRequest, plan_benchmark
@@ -169,6 +170,7 @@ SAMPLES = {
     "kornia": ["--only", "total_variation"],
     "research": ["--only", "PatchDiscriminator"],
     "chains": ["--only", "chain_007"],
+    "singles": ["--only", "single_007"],
 }
 
 
@@ -178,6 +180,21 @@ def test_chains_are_the_same_modules_at_small_and_real_sizes() -> None:
     assert list(chains.Chains().tasks(True)) == real, "drawn from the number alone"
     heads = collections.Counter(task.family.partition("_")[0].rstrip("123d") for task in real)
     assert min(heads.values()) > 80 and len(heads) == 5, heads
+
+
+def test_singles_have_the_same_options_at_small_and_real_sizes() -> None:
+    small, real = (list(singles.Singles().tasks(size)) for size in (False, True))
+    assert [task.name for task in small] == [task.name for task in real] and len(
+        {t.name for t in real}
+    ) == singles.COUNT
+    assert list(singles.Singles().tasks(True)) == real, "drawn from the number alone"
+    kinds = collections.Counter(task.family.rpartition("_")[0] for task in real)
+    assert len(kinds) == 34 and min(kinds.values()) >= 14
+    for one, other in zip(small, real, strict=True):
+        options = [
+            re.findall(r"(?:stride|dilation|bias|dim|mode|causal|layers)=\S+", task.text) for task in (one, other)
+        ]
+        assert options[0] == options[1]
 
 
 @pytest.mark.slow

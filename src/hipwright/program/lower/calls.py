@@ -15,6 +15,7 @@ from hipwright.program.lower.folding import UNROLL, Constant, Lowered, at, class
 from hipwright.program.lower.host_values import is_host_value
 from hipwright.program.lower.plan import HOST_CALLS, MATH_CALLS
 from hipwright.program.lower.table import StateModule, StateTensor
+from hipwright.widened import widened
 
 
 class CallLowering(Emission):
@@ -118,6 +119,8 @@ class CallLowering(Emission):
             found = ops.resolve(space, rest, allow_random=self.shared.allow_random, in_place=in_place)
         except ops.OperatorRefused as why:
             raise error_at(node, str(why)) from None
+        if self.shared.device == "cpu" and space != "math":
+            found = widened(found)
         if not device:
             return self.bound(f"__hw_{space}_{'_'.join(rest)}", found)
         name = f"__hw_made_{'_'.join(rest)}"

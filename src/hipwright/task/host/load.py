@@ -17,6 +17,7 @@ from torch.nn.parameter import is_lazy
 
 from hipwright.errors import TaskError
 from hipwright.torchio import NAMES
+from hipwright.widened import Widening
 
 MODULE = "hipwright_task_file"
 SUPPORTED = "tensors of " + ", ".join(sorted(NAMES.values())) + "; int, float, bool, str, None; tuples, lists, dicts"
@@ -28,6 +29,7 @@ class TaskModule:
     def __init__(self, name: str, source: str) -> None:
         self.name = name
         self.source = source
+        self._widening = Widening()
         self._names = self._execute(source)
         self.model_class = self._model_class()
         if "get_inputs" not in self._names and "get_input_groups" not in self._names:
@@ -53,9 +55,12 @@ class TaskModule:
         return found
 
     def guarded(self, fn: Callable[[], Any], doing: str) -> Any:
-        """fn(); what it raises becomes a TaskError that names the line in the file."""
+        """fn(); what it raises becomes a TaskError that names the line in the file.
+
+        Operators of a forward that torch lacks for half types on this device run in float32 (widened.py).
+        """
         try:
-            return fn()
+            return self._widening.run(fn) if "forward" in doing else fn()
         except TaskError:
             raise
         except (Exception, SystemExit, KeyboardInterrupt) as error:

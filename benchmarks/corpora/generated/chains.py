@@ -10,8 +10,8 @@ import math
 import random
 from collections.abc import Callable, Iterator
 
-from benchmarks.corpora.chain_steps import ELEMENTS, STEPS, Module, Sizes
 from benchmarks.corpora.corpus import CorpusTask
+from benchmarks.corpora.generated.chain_steps import ELEMENTS, STEPS, Module, Sizes
 
 COUNT = 600
 """Tasks of the corpus."""

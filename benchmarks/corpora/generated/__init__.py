@@ -1,0 +1,1 @@
+"""Modules that are drawn from a number, so that nobody chooses them."""
