@@ -93,8 +93,9 @@ class LibraryCalls:
         return str(self.values[node.name].buffer)
 
     def _unbiased(self, node: Node, *, turned: bool) -> tuple[Node, Any]:
-        """(the call without its bias, the bias) where a kernel adds it, else (node, None): one that reads the result, or
-        that adds the bias of a convolution, for which the library has a slower one of its own.
+        """(the call without its bias, the bias) where a kernel adds it, else (node, None).
+
+        That is one that reads the result, or one in place of the library's own for the bias of a convolution.
 
         turned: the result is channels last, so that a kernel reads it in any case.
         """
