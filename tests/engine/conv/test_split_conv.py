@@ -48,6 +48,18 @@ def test_windows(layer: nn.Module, size: tuple[int, ...], wave: int, side: Side)
     convolved(model, draw(2, channels, *size), side, wave)
 
 
+@pytest.mark.parametrize(
+    ("layer", "size", "side"),
+    [
+        (nn.ConvTranspose3d(12, 24, (4, 5, 5), padding=1), (2, 3, 2), "nvidia"),
+        (nn.Conv2d(12, 24, (3, 33), padding=(1, 16), stride=(1, 2), dilation=(2, 1)), (5, 40), "amd"),
+    ],
+)
+def test_windows_of_more_taps_than_a_mask_has_bits(layer: nn.Module, size: tuple[int, ...], side: Side) -> None:
+    """A bit for each place along an axis, in masks of 32 and 64."""
+    convolved(nn.Sequential(layer, nn.GELU()), draw(2, 12, *size), side, 32)
+
+
 def test_channels_last_images() -> None:
     """Inputs whose channels are neighbours in memory, and a prologue."""
 

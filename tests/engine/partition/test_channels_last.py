@@ -53,6 +53,24 @@ def test_values_for_other_sizes_too(layer: nn.Module) -> None:
     assert f"{kind}.permute(0, 2, 3, 1).contiguous()" in text
 
 
+@pytest.mark.parametrize(
+    ("layer", "sizes"),
+    [
+        (nn.Conv2d(3, 16, 7, padding=3, dtype=HALF), [(2, 3, 9, 7), (2, 3, 6, 11)]),
+        (nn.ConvTranspose2d(64, 8, (2, 3), padding=1), [(2, 64, 9, 7), (2, 64, 6, 11)]),
+    ],
+)
+def test_few_channels_and_float32(layer: nn.Module, sizes: list[tuple[int, ...]]) -> None:
+    """Those for which the library would transform planes."""
+    torch.manual_seed(0)
+    kind = "conv_transpose2d" if isinstance(layer, nn.ConvTranspose2d) else "conv2d"
+    images = [torch.randn(*size, dtype=layer.weight.dtype) for size in sizes]
+    choices = {**turned(kind), f"call:{kind}": "library"}
+    allowed = [f"aten.{kind}.default", f"aten.{kind}.input"]
+    text = check(Then(layer), images[:1], choices=choices, library=allowed, other=images[1:])
+    assert f"{kind}.permute(0, 2, 3, 1).contiguous()" in text
+
+
 def test_a_chain_stays_channels_last() -> None:
     """What one convolution leaves channels last, and a kernel keeps, is not turned for the next."""
     torch.manual_seed(0)
@@ -138,6 +156,11 @@ DEFAULTS = [
     (nn.Conv2d(64, 64, 1, dtype=HALF), (8, 64, 56, 56), None),
     (nn.Conv2d(64, 64, 3, groups=2, dtype=HALF), (8, 64, 56, 56), None),
     (nn.Conv2d(60, 64, 3, dtype=HALF), (8, 60, 56, 56), None),
+    (nn.Conv2d(3, 16, 7, padding=3, dtype=HALF), (32, 3, 128, 128), True),
+    (nn.Conv2d(3, 16, 7, padding=3, dtype=HALF), (1, 3, 128, 128), False),
+    (nn.Conv2d(3, 64, 7, stride=2, padding=3, dtype=HALF), (32, 3, 128, 128), None),
+    (nn.ConvTranspose2d(128, 16, (2, 3), padding=1), (4, 128, 129, 32), True),
+    (nn.ConvTranspose2d(48, 16, (2, 3), padding=1), (4, 48, 129, 32), None),
 ]
 
 

@@ -51,3 +51,13 @@ def test_the_bias_of_a_transposed_convolution() -> None:
         library=["aten.conv_transpose3d.input"],
     )
     assert "weight, None, [2, 2, 2])" in text
+
+
+def test_the_bias_of_a_convolution_that_no_kernel_reads() -> None:
+    """Returned, and read by another convolution; that of a depthwise one stays in the library's kernel."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv1d(4, 6, 3), nn.Conv1d(6, 6, 3, stride=2), nn.Conv1d(6, 6, 3, groups=6))
+    calls = {f"call:{name}": "library" for name in ("conv1d", "conv1d_1", "conv1d_2")}
+    text = check(model, [torch.randn(2, 4, 19)], choices=calls, library=["aten.conv1d.default"])
+    assert "self[1].weight, None, [2])" in text and "self[2].weight, self[2].bias, " in text
+    assert text.count("conv1d_conv1d_bias[") == 2

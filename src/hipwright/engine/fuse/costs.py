@@ -23,17 +23,28 @@ ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, 
 
 
 def operations(value: E) -> int:
-    """The weight of an element and of the indices that it reads."""
-    positions = [p for e in walk([value]) for p in indices(e)]
-    return weight([value]) + WRAP * len({a.key for p in positions for a in p.atoms() if isinstance(a, Fn)})
+    """The weight of an element and of the indices that it reads: of a concatenation, the heaviest part's."""
+    conditions: list[E] = []
+    heaviest = 0
+    while value.op == "guard":
+        condition, part, value = value.args
+        conditions.append(condition)
+        heaviest = max(heaviest, _weight([*conditions, part]))
+    return max(heaviest, _weight([*conditions, value]))
+
+
+def _weight(values: Sequence[E]) -> int:
+    positions = [p for e in walk(values) for p in indices(e)]
+    return weight(values) + WRAP * len({a.key for p in positions for a in p.atoms() if isinstance(a, Fn)})
 
 
 def cheap(a: Atom) -> bool:
-    """Whether an index is a variable, a size, or the quotient or remainder of a sum of those by a number: halves of
-    packed bytes, interleaved pairs.
+    """Whether an index is a variable, a size, or the quotient or remainder of a sum of those by a number or a size:
+    halves of packed bytes, interleaved pairs, what is rolled.
     """
     if isinstance(a, Fn):
-        return a.op in ("//", "%") and a.b.value is not None and all(isinstance(x, (Var, Sym)) for x in a.a.atoms())
+        divided = all(isinstance(x, (Var, Sym)) for x in a.a.atoms())
+        return a.op in ("//", "%") and divided and all(isinstance(x, Sym) for x in a.b.atoms())
     return isinstance(a, (Var, Sym))
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -212,14 +212,22 @@ class ExprArena:
         return self.make("loop", (body, *inner), ctype, attr, attr.key)
 
     def rewrite(
-        self, roots: Sequence[E], atom: Any, load: Any, quotient: Any = None, position: Any = None, call: Any = None
+        self,
+        roots: Sequence[E],
+        atom: Any,
+        load: Any,
+        quotient: Any = None,
+        position: Any = None,
+        call: Any = None,
+        known: Mapping[int, E] | None = None,
     ) -> list[E]:
         """The roots with index atoms replaced by `atom(Atom) -> Ix | None` and loads by `load(E) -> E | None`.
 
         quotient: the same for divisions, of what a division has become and what it was. position: `position(E) -> Ix |
-        None` for 64-bit integers that are known as positions. call: `call(E) -> E | None` for functions.
+        None` for 64-bit integers that are known as positions. call: `call(E) -> E | None` for functions. known: what
+        expressions have become, by their ids.
         """
-        done: dict[int, E] = {}
+        done: dict[int, E] = dict(known or {})
 
         def on_atom(a: Atom) -> Ix | None:
             if isinstance(a, Ind):

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hipwright.engine.fuse.groups import FULL, PART, Group
-from hipwright.engine.ir.expr import walk
+from hipwright.engine.ir.expr import E, walk
 from hipwright.engine.ir.index import Ind, product
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.templates.access import unconditional_loads
 from hipwright.engine.templates.base import Body
 from hipwright.engine.templates.pointwise.elementwise import has_broadcast
 from hipwright.engine.templates.pointwise.inner import is_interleaving
+from hipwright.engine.templates.pointwise.row_parts import row_parts
 from hipwright.engine.templates.pointwise.short_rows import rows_of_vector, short_rows
 from hipwright.engine.templates.pointwise.sliding import STENCIL_WIDTHS, reads_several_planes, stencil_rows
 from hipwright.engine.templates.pointwise.transpose import transposed_loads
@@ -228,12 +229,18 @@ class PointwisePlanner(LayoutPlanner):
         return rows_of_vector(widths, vec) if widths else vec
 
     def _reads_overlap(self) -> bool:
-        """Whether an input is read at several positions, so that neighbouring vectors share cache lines."""
-        places: dict[str, set[str]] = {}
-        for e in walk([m.value for m in self.group.members]):
-            if e.op == "load":
-                places.setdefault(e.attr[0], set()).add(e.attr[1].key)
-        return any(len(found) > 1 for found in places.values())
+        """Whether a row reads an input at several positions, so that neighbouring vectors share cache lines."""
+        along = self.group.variables[-1].name
+        parts = row_parts(self.c.arena, self.body.stored, along, {along})
+        return any(_read_several_times([m.value for m in members]) for members in parts.leaves())
+
+
+def _read_several_times(values: Sequence[E]) -> bool:
+    places: dict[str, set[str]] = {}
+    for e in walk(values):
+        if e.op == "load":
+            places.setdefault(e.attr[0], set()).add(e.attr[1].key)
+    return any(len(found) > 1 for found in places.values())
 
 
 class ScanPlanner(LayoutPlanner):

@@ -36,7 +36,11 @@ HALF_RATE, HALF_VECTOR_RATE, MATRIX_SIDE = 40e12, 20e12, 64
 """
 HALF_READ_RATE, LIBRARY_HALF_READ_RATE = 2.6e12, 2.0e12
 """Bytes a second there: the second convolution took 14 us, the library 12.5 and 23 for its own permutations."""
-LARGE_SIDE = 5
+LARGE_SIDE, LARGE_CHANNELS = 5, 16
+"""Taps of a large window along an axis; the channels from which the library is no slower in three dimensions for them:
+transposed 4 x 5 x 5 of 64 channels to 32 took an H200 457 us by the library (26e12 operations a second), and 792 here.
+"""
+LIBRARY_VOLUME_RATE = 26e12
 MARGIN = 0.95
 
 
@@ -130,7 +134,8 @@ def library_rate(conv: Convolution) -> float:
     if len(sides) == 3 and any(a.phases > 1 for a in conv.axes):
         return LIBRARY_PHASED_RATE
     if max(sides) >= LARGE_SIDE:
-        return LIBRARY_LARGE_RATE
+        many = len(sides) == 3 and not dilated and conv.channels >= LARGE_CHANNELS
+        return LIBRARY_VOLUME_RATE if many else LIBRARY_LARGE_RATE
     return LIBRARY_UNEVEN_RATE if uneven or dilated else inf
 
 

@@ -19,9 +19,11 @@ from hipwright.engine.templates.row_tiles import RowTileStates
 
 LOADS = ROWS // 32
 """Rows of a tile that a thread loads."""
+MAX_MASKED_TAPS = 64
+"""Taps up to which a mask has a bit for each of them; for more, it has one for each place along an axis."""
 _NAMES = """lds tile tiles_m tiles_n b row0 col0 row col at p v i j l r chunk product exact value exponents
 column_exponents Tile GN first position image origin group phase0 phase1 phase2 input0 input1 input2 tap channel o0
-o1 o2 inside offset place0 place1 place2 slice from count sum"""
+o1 o2 inside offset needed place0 place1 place2 slice from count sum"""
 
 
 def write(body: CallBody) -> list[EmittedKernel]:
@@ -52,8 +54,10 @@ class _SplitConvolution:
         k, w = self.body.kernel("", _NAMES), self.window
         self.k, self.kind, self.rows = k, k.kind, RowTileStates(k)
         self.count, self.chunks = k.size(w.positions), self.x.chunks.value or 1
-        self.taps = prod(taps_of(a) for a in w.axes)
-        self.mask = "unsigned" if self.taps <= 32 else "unsigned long long"
+        along = [taps_of(a) for a in w.axes]
+        self.taps = prod(along)
+        self.by_axes = self.taps > MAX_MASKED_TAPS
+        self.mask = "unsigned" if (sum(along) if self.by_axes else self.taps) <= 32 else "unsigned long long"
         k.use("SplitTile")
         k.line("extern __shared__ __attribute__((aligned(1024))) unsigned char lds[];")
         k.line(f"using Tile = {self.tile.tile};")
@@ -116,12 +120,38 @@ class _SplitConvolution:
         start = flatten([a.size for a in w.axes], [ix(Var(f"place{n}")) for n in range(len(w.axes))])
         k.line(f"origin[l] = ({to_c(lead * self.x.area + start)}) * {self.chunks};")
         k.line("inside[l] = 0;")
-        k.line("#pragma unroll 1")
-        k.open(f"for (int tap = 0; tap < {self.taps}; ++tap)")
-        self._inputs("place{}")
-        k.line(f"if ({self._is_inside()}) inside[l] |= ({self.mask})1 << tap;")
+        if self.by_axes:
+            self._mark_axes()
+        else:
+            k.line("#pragma unroll 1")
+            k.open(f"for (int tap = 0; tap < {self.taps}; ++tap)")
+            self._inputs("place{}")
+            k.line(f"if ({self._is_inside()}) inside[l] |= ({self.mask})1 << tap;")
+            k.close()
         k.close()
-        k.close()
+
+    def _mark_axes(self) -> None:
+        """Emits the bits of the places along each axis that are inside the image, those of the first axis lowest."""
+        k, first = self.k, 0
+        for number, axis in enumerate(self.window.axes):
+            count, step = taps_of(axis), self._first(number, axis)[1]
+            k.line("#pragma unroll 1")
+            k.open(f"for (int tap = 0; tap < {count}; ++tap)")
+            k.line(f"const {self.kind} input{number} = place{number} + tap * {step};")
+            test = f"(unsigned {self.kind})input{number} < (unsigned {self.kind}){k.size(axis.size)}"
+            bit = to_c(ix(Var("tap")) + first)
+            k.line(f"if ({test}) inside[l] |= ({self.mask})1 << ({bit});")
+            k.close()
+            first += count
+
+    def _needed_bits(self) -> str:
+        """The bits that `tap` needs in a mask by axes, as C text."""
+        bits, first = [], 0
+        counts = [taps_of(a) for a in self.window.axes]
+        for count, place in zip(counts, unflatten(list(map(ix, counts)), ix(Var("tap"))), strict=True):
+            bits.append(f"({self.mask})1 << ({to_c(place + first)})")
+            first += count
+        return " | ".join(bits)
 
     def _inputs(self, start: str) -> None:
         """Declares input0, input1, ...: what `tap` reads of a window. start: the texts of its beginning."""
@@ -146,7 +176,11 @@ class _SplitConvolution:
         self._inputs("0")
         away = flatten([a.size for a in w.axes], [ix(Var(f"input{n}")) for n in range(len(w.axes))])
         k.line(f"const {self.kind} offset = ({to_c(away)}) * {self.chunks}{rest};  // the same for all rows")
-        k.line("if (!(inside[l] >> tap & 1)) return nullptr;")
+        if self.by_axes:
+            k.line(f"const {self.mask} needed = {self._needed_bits()};")
+            k.line("if ((inside[l] & needed) != needed) return nullptr;")
+        else:
+            k.line("if (!(inside[l] >> tap & 1)) return nullptr;")
         k.line(f"return {k.pointer(self.x.parts)} + (origin[l] + offset) * {2 * CHUNK};")
         k.close()
         k.line(",")

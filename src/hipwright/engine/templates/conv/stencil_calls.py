@@ -42,7 +42,13 @@ channels to 16 of bfloat16 8 and 3.
 DENSE_MAX_CHANNELS, DENSE_MAX_OUTPUTS, DENSE_MAX_PRODUCTS, PHASED_MAX_PRODUCTS = 32, 64, 1024, 128
 """Limits for dense float32 convolutions that are not two-dimensional, or transposed with a stride: up to here direct
 tiles reach 31e12 operations a second on an H200 (1 dimension of 31 taps, 3x3x3 of 16 channels; transposed 3x3x3 of 32
-channels 16e12), the library in full precision 26 to 28e12 and 6e12. Larger ones have not been measured.
+channels 16e12), the library in full precision 26 to 28e12 and 6e12. Larger ones have not been measured. Where rows have
+a stride, neighbouring threads read apart: 7 taps of stride 2 of 32 channels to 32 took 193 us, the library 74.
+"""
+NARROW_PHASED_CHANNELS, NARROW_PHASED_PRODUCTS = 64, 256
+"""The same limits of transposed ones of three dimensions with a stride to at most NARROW_OUTPUTS, which leave half of a
+tile empty: 3 x 3 x 3 of 48 channels to 16 took an H200 1125 us by tiles, 938 and 66 by the library; at the rate of 32
+channels, of which a thread holds as many weights, it takes 520.
 """
 NARROW_OUTPUTS, NARROW_TAPS, NARROW_NUMEL = 16, MAX_WEIGHTS // 4 - 1, 8 * MIN_THREADS
 """Float32 convolutions of two dimensions to at most so many outputs a group leave the library's tiles half empty: 3 x 3
@@ -148,13 +154,15 @@ def _is_narrow(conv: Convolution) -> bool:
 
 def _library_is_slow(conv: Convolution, n: int, products: float) -> bool:
     """Whether this is a float32 convolution for which the library has only slow kernels."""
-    few = conv.channels <= DENSE_MAX_CHANNELS and conv.outputs <= DENSE_MAX_OUTPUTS
-    if conv.x.dtype != "float32" or not few or conv.outputs % 4 or max(a.kernel for a in conv.axes) == 1:
+    if conv.x.dtype != "float32" or conv.outputs % 4 or max(a.kernel for a in conv.axes) == 1:
         return False
-    phased = conv.transposed and max(a.phases for a in conv.axes) > 1
-    return (
-        products <= PHASED_MAX_PRODUCTS if phased else n != 2 and not conv.transposed and products <= DENSE_MAX_PRODUCTS
-    )
+    few = conv.channels <= DENSE_MAX_CHANNELS and conv.outputs <= DENSE_MAX_OUTPUTS
+    if conv.transposed and max(a.phases for a in conv.axes) > 1:
+        narrow = n == 3 and conv.outputs <= NARROW_OUTPUTS and conv.channels <= NARROW_PHASED_CHANNELS
+        narrow = narrow and conv.axes[-2].kernel * conv.axes[-1].kernel <= NARROW_TAPS
+        return (few and products <= PHASED_MAX_PRODUCTS) or (narrow and products <= NARROW_PHASED_PRODUCTS)
+    dense = n != 2 and not conv.transposed and conv.axes[-1].stride == 1
+    return few and dense and products <= DENSE_MAX_PRODUCTS
 
 
 # ---------------------------------------------------------------- pooling

@@ -13,6 +13,7 @@ from hipwright.engine.ir.index_text import to_c, to_python
 from hipwright.engine.templates.access import unconditional_loads
 from hipwright.engine.templates.base import Body, EmittedKernel, fused
 from hipwright.engine.templates.pointwise.elementwise import alignment_tests, needs_bounds_test, relaxed_bounds
+from hipwright.engine.templates.pointwise.row_parts import RowParts, row_parts
 from hipwright.engine.templates.pointwise.short_rows import ShortRow, short_rows
 from hipwright.engine.templates.rows.layout import RowLayout
 from hipwright.engine.templates.rows.scope import RowScope
@@ -45,11 +46,11 @@ class PlainRows(RowScope):
             *(f"j{k}" for k in range(8)),
         }
         self._name_variables()
-        self.values = [m.value for m in body.stored]
-        body.use_fast_functions(self.values)
+        self._take(body.stored)
         self.vec, self.items = layout.vec, layout.items
         self.short, self.short_out = self._short_loads(), self._short_stores()
-        vectors = self.row_sweep.vectorises(self.values, body.stored) and not self._mostly_conditional()
+        parts = self._parts()
+        vectors = all(self._vectorises(members) for members in parts.leaves())
         if not vectors and not self.short and not self.short_out:
             self.vec = "1"  # as many single elements, if registers hold their operands
             self.items = f"{layout.items} * {layout.vec}" if len(self._loads()) <= MAX_FULL_TILES else layout.items
@@ -59,12 +60,13 @@ class PlainRows(RowScope):
         grid = self._lanes() if layout.mapping == "lanes" else self._blocks()
         for line in self.outer_lines:
             emit.line(line)
-        emit.count(self.values)
-        self.hoist(self.values, 0)
+        if not parts.sides:
+            emit.count(self.values)
+            self.hoist(self.values, 0)
         if layout.mapping == "lanes":
             span = body.as_index(f"{layout.share} * {self.extent}")
             emit.open(f"for ({body.index_type} start = 0; start < {self.row_sweep.length}; start += {span})")
-        self._tile("lane" if layout.mapping == "lanes" else "threadIdx.x")
+        self._each_part(parts, "lane" if layout.mapping == "lanes" else "threadIdx.x")
         if layout.mapping == "lanes":
             emit.close()
         return body.finish(grid, layout.threads, fused(self.group), relaxed_bounds(body, layout.threads))
@@ -94,6 +96,42 @@ class PlainRows(RowScope):
         for size in self.group.outer:
             total = total * size
         return total
+
+    # ------------------------------------------------------------ parts of rows
+
+    def _parts(self) -> RowParts:
+        """What the rows are concatenated from, along another dimension."""
+        stored = self.body.stored
+        if self.short or self.short_out or self.group.short_rows or len(stored) < len(self.group.members):
+            return RowParts(stored)
+        return row_parts(self.body.c.arena, stored, self.row_sweep.variable, self.inner)
+
+    def _vectorises(self, members: list[GroupMember]) -> bool:
+        """Whether the tiles of a part go by vectors."""
+        self._take(members)
+        return self.row_sweep.vectorises(self.values, members) and not self._mostly_conditional()
+
+    def _take(self, members: list[GroupMember]) -> None:
+        """Makes these members what is written from here on."""
+        self.body.stored, self.values = members, [m.value for m in members]
+        self.body.use_fast_functions(self.values)
+
+    def _each_part(self, parts: RowParts, lane: str) -> None:
+        """Writes the tile of the part that a row belongs to."""
+        if parts.condition is None:
+            self._tile(lane)
+            return
+        condition = self.emit.text(parts.condition)[0]
+        self.emit.open(f"if ({condition})")
+        for number, side in enumerate(parts.sides):
+            if number:
+                self.emit.otherwise()
+            self._take(side.members)
+            if not side.sides:
+                self.emit.count(self.values)
+                self.hoist(self.values, 0)
+            self._each_part(side, lane)
+        self.emit.close()
 
     def _mostly_conditional(self) -> bool:
         """Whether most loads along the row are conditional: those of a vector would be single loads, 16 bytes apart."""
