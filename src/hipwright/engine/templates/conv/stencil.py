@@ -36,7 +36,7 @@ class Stencil:
     source(lead, c, place): the index in operand 0; weights(lead, t, c, taps): in operand 1, for output channel lead[-1]
     + t, where `share` neighbouring channels read the same inputs. count: divide by the size of the window, either its
     part "inside" the input or including the "padded" border. positions: also store where the maximum is. channels_last:
-    neighbours in the input's memory are neighbours along lead[-1].
+    neighbours in the input's memory are neighbours along lead[-1]. whole: every window lies inside the input.
     """
 
     axes: list[ConvAxis]
@@ -50,6 +50,7 @@ class Stencil:
     count: str = ""
     positions: bool = False
     channels_last: bool = False
+    whole: bool = False
 
     @property
     def space(self) -> list[Ix]:

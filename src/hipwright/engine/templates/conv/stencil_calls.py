@@ -235,7 +235,12 @@ def max_pool(call: KernelCall) -> Offer | None:
         call.arg(3, "padding", 0),
         call.arg(4, "dilation", 1),
     )
-    return _pool(call, n, axes, combine="max")
+    return _pool(call, n, axes, combine="max", whole=_lie_inside(axes, call.arg(5, "ceil_mode", False)))
+
+
+def _lie_inside(axes: Sequence[ConvAxis], ceil: bool) -> bool:
+    """Whether every window lies inside the input. ceil: the last ones may begin where no whole window is left."""
+    return not ceil and not any(a.padding for a in axes)
 
 
 def avg_pool(call: KernelCall) -> Offer | None:
@@ -247,13 +252,14 @@ def avg_pool(call: KernelCall) -> Offer | None:
         call.arg(5, "count_include_pad", True),
         call.arg(6, "divisor_override"),
     )
+    whole = _lie_inside(axes, ceil)
     if divisor is not None:
-        return _pool(call, n, axes, scale=1.0 / float(divisor))
+        return _pool(call, n, axes, scale=1.0 / float(divisor), whole=whole)
     if (ceil or any(a.padding for a in axes)) and not include:
         return _pool(call, n, axes, count="inside")
     if ceil:
         return _pool(call, n, axes, count="padded")
-    return _pool(call, n, axes, scale=1.0 / math.prod(a.kernel for a in axes))
+    return _pool(call, n, axes, scale=1.0 / math.prod(a.kernel for a in axes), whole=whole)
 
 
 def adaptive_pool(call: KernelCall) -> Offer | None:
@@ -269,5 +275,5 @@ def adaptive_pool(call: KernelCall) -> Offer | None:
             raise NotLowered("windows of several sizes")
         axes.append(ConvAxis(ix(size), ix(out), size // out, size // out))
     if "max" in call.kind:
-        return _pool(call, n, axes, combine="max")
-    return _pool(call, n, axes, scale=1.0 / math.prod(a.kernel for a in axes))
+        return _pool(call, n, axes, combine="max", whole=True)
+    return _pool(call, n, axes, scale=1.0 / math.prod(a.kernel for a in axes), whole=True)

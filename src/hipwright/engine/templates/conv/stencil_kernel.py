@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hipwright.engine.emit.statements import literal
 from hipwright.engine.ir.index import ZERO, Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_c
 from hipwright.engine.ir.shapes import flatten
@@ -10,20 +9,21 @@ from hipwright.engine.lower.conv import ConvAxis, plane_position, window_start
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.conv.stencil import streams_weights
-from hipwright.engine.templates.conv.stencil_scope import (
-    StencilScope,
-    linear_text,
-    loop_index,
-    skip_condition,
-    window_count,
-)
+from hipwright.engine.templates.conv.stencil_channels import ChannelsKernel
+from hipwright.engine.templates.conv.stencil_places import linear_text, loop_index, skip_condition
+from hipwright.engine.templates.conv.stencil_scope import StencilScope, grid_form
+from hipwright.engine.templates.conv.stencil_shared import SharedWindowKernel, window_lanes
 
 BARRIER_TAPS = 16
 
 
 def write(body: CallBody) -> list[EmittedKernel]:
     """The kernel of a stencil."""
-    return [_StencilKernel(body, body.data).kernel()]
+    s = body.data
+    if s.channels_last and grid_form(body, "flat") == "vectors":
+        return [ChannelsKernel(body, s).kernel()]
+    lanes = window_lanes(body)
+    return [SharedWindowKernel(body, s, lanes=lanes).kernel() if lanes > 1 else _StencilKernel(body, s).kernel()]
 
 
 class _StencilKernel(StencilScope):
@@ -236,7 +236,7 @@ class _StencilKernel(StencilScope):
             if not even:
                 k.open(f"if (ox0 + {tile.v} <= {k.size(out)})")
             k.epilogue_vector(
-                self._result_text(self.sum(t, u, "v"), "v"), [*index, ix(Var("ox0", out))], "ox0", str(tile.v)
+                self.result_text(self.sum(t, u, "v"), "v"), [*index, ix(Var("ox0", out))], "ox0", str(tile.v)
             )
             if not even:
                 k.close()
@@ -257,7 +257,7 @@ class _StencilKernel(StencilScope):
         """Stores one output through the epilogue, or the value and its position."""
         k = self.k
         if not self.body.placed.offer.whole:
-            k.epilogue(self._result_text(total, ox), place)
+            k.epilogue(self.result_text(total, ox), place)
             return
         flat = k.emit.position(flatten(self.s.space, place))
         k.store(0, flat, total)
@@ -271,11 +271,3 @@ class _StencilKernel(StencilScope):
         outs = place[len(place) - len(axes) :]
         starts = [window_start(out, a.stride, a.padding, a.dilation) for out, a in zip(outs, axes, strict=True)]
         return f"{best} < 0 ? {to_c(plane_position([axis.size for axis in axes], starts))} : {best}"
-
-    def _result_text(self, total: str, ox: str) -> str:
-        """The result of a sum: scaled, or divided by the size of the window."""
-        if not self.s.count:
-            return total if self.s.scale == 1.0 else f"{total} * {literal(self.s.scale, self.type)}"
-        places = [*self.serial, ix(Var("oy")), ix(Var("ox0")) + ix(Var("v")) if ox == "v" else ix(Var(ox))]
-        counts = [window_count(axis, place, self.s.count) for axis, place in zip(self.s.axes, places, strict=True)]
-        return f"{total} / ({self.type})({to_c(product(counts))})"

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 from hipwright.engine.emit.statements import literal
 from hipwright.engine.ir.expr import COMPUTE, E, indices, walk
-from hipwright.engine.ir.index import ONE, ZERO, Fn, Ix, Var, divide, ix, product
+from hipwright.engine.ir.index import ONE, ZERO, Ix, Var, divide, ix, product
 from hipwright.engine.ir.index_text import to_c, to_python
 from hipwright.engine.ir.shapes import flatten, unflatten
-from hipwright.engine.lower.conv import ConvAxis
-from hipwright.engine.templates.access import has_unit_stride
+from hipwright.engine.templates.access import has_unit_stride, other_strides, unconditional_loads
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.conv.stencil import SIZES, Stencil, Tile, default_tile, tiles
+from hipwright.engine.templates.conv.stencil_places import tile_count, window_count
 
 NAMES = (
     "tile plane t u v j q r c ky kx row col row0 col0 oy ox oy0 ox0 acc best_index span row_in_range valid aligned"
@@ -44,15 +44,19 @@ class StencilScope:
         x = body.operands[0]
         assert x is not None
         self.x, self.w = x, body.operands[1] if s.weights else None
-        names = [str(t) for t in tiles(s)]
-        self.tile = Tile(*map(int, body.choose("tile", names, str(default_tile(s, body.hint, x.dtype))).split("x")))
         self.y_axis, self.x_axis = s.axes[-2:]
+        self.tile = self.chosen_tile()
         self.one_row = not s.weights and self.y_axis.out == ONE  # a pool along rows: memory alone bounds it
         threads = 128 if self.one_row and self._runs_along_memory() else 256  # others share the lines of columns
         self.block = body.knob("STENCIL_BLOCK", threads, (64, 128, 256, 512), "threads of a block")
         self.k: CallKernel = body.kernel(names=NAMES)
         self.type = COMPUTE[x.dtype]
         self.index_type = self.k.kind
+
+    def chosen_tile(self) -> Tile:
+        """The outputs that a thread computes."""
+        default = default_tile(self.s, self.body.hint, self.x.dtype)
+        return Tile(*map(int, self.body.choose("tile", [str(t) for t in tiles(self.s)], str(default)).split("x")))
 
     def _runs_along_memory(self) -> bool:
         """Whether the input's last dimension is its buffer's."""
@@ -93,16 +97,11 @@ class StencilScope:
         return grid
 
     def _grid_form(self, planes: Ix, area: Ix) -> str:
-        """How threads are numbered: over all tiles ("flat"); with blocks whose tiles are all of one "plane", so that
-        they share weights and channels; or along the "channels", where these are neighbours in the input's memory.
-        """
+        """How threads are numbered (`grid_form`)."""
         block, size = 256, self.body.hint(area)
         waste = -size % block / size
         default = "plane" if waste <= _waste_allowed(self.s.channels) and not self.one_row else "flat"
-        options: tuple[str, ...] = ("flat", "plane")
-        if self.s.channels_last:
-            options, default = (*options, "channels"), "channels"
-        return str(self.body.choose("grid", options, default)) if planes != ONE else "flat"
+        return grid_form(self.body, default) if planes != ONE else "flat"
 
     def _declare_place(self, places: Sequence[Ix]) -> None:
         s, k, tile = self.s, self.k, self.tile
@@ -154,6 +153,14 @@ class StencilScope:
     def neutral(self) -> str:
         """The neutral element: 0, or minus infinity for a maximum."""
         return literal(0 if self.s.combine == "sum" else -float("inf"), self.type)
+
+    def result_text(self, total: str, ox: str) -> str:
+        """The result of a sum: scaled, or divided by the size of the window."""
+        if not self.s.count:
+            return total if self.s.scale == 1.0 else f"{total} * {literal(self.s.scale, self.type)}"
+        places = [*self.serial, ix(Var("oy")), ix(Var("ox0")) + ix(Var("v")) if ox == "v" else ix(Var(ox))]
+        counts = [window_count(axis, place, self.s.count) for axis, place in zip(self.s.axes, places, strict=True)]
+        return f"{total} / ({self.type})({to_c(product(counts))})"
 
     # ------------------------------------------------------------ one row of the input
 
@@ -295,42 +302,38 @@ class StencilScope:
         return self.s.combine == "sum" and plain
 
 
+def grid_form(body: CallBody, default: str) -> str:
+    """How threads are numbered: over all tiles ("flat"); with blocks whose tiles are all of one "plane", so that they
+    share weights and channels; or along the "channels", where these are neighbours in the input's memory, each thread
+    with one of them or with "vectors" of them (stencil_channels.py).
+
+    default: of a stencil whose channels lie apart.
+    """
+    options: tuple[str, ...] = ("flat", "plane")
+    if body.data.channels_last:
+        options, default = (*options, "channels"), "channels"
+        if channel_vector(body):
+            options, default = (*options, "vectors"), "vectors"
+    return str(body.choose("grid", options, default))
+
+
+def channel_vector(body: CallBody) -> int:
+    """Neighbouring channels in 16 bytes of the input, where each load of them is aligned and reads them all; else 0."""
+    s, x = body.data, body.operands[0]
+    assert x is not None
+    channels, width = s.lead[-1].value, 16 // SIZES[x.dtype]
+    if not s.channels_last or s.weights or s.positions or not channels or channels % width:
+        return 0
+    places = body.c.probe(x.shape)
+    names = [a.name for a in places[len(s.lead) - 1].atoms() if isinstance(a, Var)]
+    loads = [e.attr[1] for e in unconditional_loads([x.at(places)])]
+    runs = [(p, name) for p in loads for name in names if has_unit_stride(p, name)]
+    steps = [factor for p, name in runs for stride in other_strides(p, name) for factor in stride.terms.values()]
+    return width if runs and all(factor % width == 0 for factor in steps) else 0
+
+
 def _waste_allowed(channels: int) -> float:
     """Idle threads for each one of a plane up to which blocks keep within planes."""
     if channels >= MANY_WEIGHTS_CHANNELS:
         return MANY_WEIGHTS_WASTE
     return WASTE if channels > 1 else DEPTHWISE_WASTE
-
-
-def tile_count(size: Ix, tile: int) -> Ix:
-    """Tiles along an axis."""
-    return size if tile == 1 else divide(size + (tile - 1), ix(tile))
-
-
-def loop_index(name: str, count: int) -> Ix:
-    """A loop's variable, or 0 when it runs once."""
-    return ZERO if name == "0" else ix(Var(name, ix(count)))
-
-
-def window_count(axis: ConvAxis, place: Ix, kind: str) -> Ix:
-    """Elements of an average's window along an axis."""
-    start = place * axis.stride - axis.padding
-    if kind == "padded":
-        return ix(Fn("min", start + axis.kernel, axis.size + axis.padding)) - start
-    return ix(Fn("min", start + axis.kernel, axis.size)) - ix(Fn("max", start, ZERO))
-
-
-def linear_text(*terms: tuple[str, int]) -> str:
-    """a * m + b * n as C text, for loop variables that may be the text 0."""
-    total = ZERO
-    for name, factor in terms:
-        total = total + (ZERO if name == "0" else ix(Var(name)) * factor)
-    return to_c(total)
-
-
-def skip_condition(axis: ConvAxis, tile: int, ky: str, u: str, r: str) -> str:
-    """The condition under which input row r of the tile does not contribute to output row u through tap ky."""
-    if axis.transposed:
-        left = linear_text((u, 1), (ky, -axis.dilation))
-        return f"{left} + {axis.padding} != {axis.stride} * ({r} + {axis.first(tile)})".replace("+ -", "- ")
-    return f"{linear_text((u, axis.stride), (ky, axis.dilation))} != {r}"
