@@ -56,16 +56,9 @@ def test_numbers_of_lanes(lanes: int, wave: int) -> None:
     assert ("lanes a window" in text) == (lanes > 1)
 
 
-def test_windows_are_shared_where_threads_would_be_few() -> None:
-    def found(function: Callable[..., Any], *shape: int) -> dict[str, Any]:
-        keys = space(captured(Op(function), [torch.empty(shape, device="meta")]))
-        return {key.split(":")[-1]: choice.default for key, choice in keys.items()}
-
-    assert found(lambda x: F.avg_pool3d(x, 4), 1, 96, 21, 40, 5)["lanes"] == 16
-    assert found(lambda x: F.avg_pool3d(x, 4), 8, 24, 20, 40, 20)["lanes"] == 4
-    assert found(lambda x: F.avg_pool3d(x, 4), 64, 64, 40, 40, 40)["lanes"] == 1
-    assert "lanes" not in found(lambda x: F.avg_pool2d(x, 3), 1, 3, 12, 12)
-    assert "lanes" not in found(lambda x: F.max_pool2d(x, 4, return_indices=True), 1, 3, 12, 12)
+def test_small_windows_and_places_of_maxima_are_not_shared() -> None:
+    for function in (lambda x: F.avg_pool2d(x, 3), lambda x: F.max_pool2d(x, 4, return_indices=True)):
+        assert not any(key.endswith(":lanes") for key in space(captured(Op(function), [draw(2, 3, 12, 12)])))
 
 
 def turned(x: torch.Tensor, channels: int) -> torch.Tensor:
@@ -129,3 +122,22 @@ def test_unaligned_channels_are_copied() -> None:
 def test_builds() -> None:
     builds(Op(TURNED[1][0]), [torch.empty(64, 56, 56, 72, dtype=torch.float16)])
     builds(Op(SHARED[2][0]), [torch.empty(8, 64, 20, 20, 20)])
+
+
+FUSED: list[tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...], int]] = [
+    (lambda x: F.avg_pool2d(torch.sqrt((x + x.square() * 0.1) ** 2 + 1.0), 2), (2, 3, 9, 16), (3, 2, 7, 12), 1),
+    (lambda x: F.max_pool3d(F.softsign(x * 0.7 + 0.1), 2), (2, 3, 4, 6, 8), (3, 2, 6, 4, 8), 1),
+    (lambda x: F.max_pool2d(F.softsign(x * 0.7 + 0.1), 2, return_indices=True), (2, 3, 4, 6), (3, 2, 6, 4), 1),
+    (lambda x: (F.avg_pool2d(y := F.softsign(x * 0.7 + 0.1), 2), y), (2, 3, 4, 6), (3, 2, 6, 4), 2),
+    (lambda x: (lambda y: F.avg_pool2d(y, 2) + F.max_pool2d(y, 2))(x.exp() * 0.3), (2, 3, 4, 6), (3, 2, 6, 4), 3),
+    (lambda x: F.avg_pool2d(F.softsign(turned(x, 32) * 0.7 + 0.1), 3, 2), (2, 9, 9, 32), (3, 7, 13, 32), 1),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("which", range(len(FUSED)))
+def test_what_a_pooling_reads_once_is_computed_there(which: int, dtype: torch.dtype) -> None:
+    """However often the value that it is made of is used; but for a value that something else needs."""
+    function, shape, other, kernels = FUSED[which]
+    text = check(Op(function), [draw(*shape, dtype=dtype)], other=[draw(*other, dtype=dtype)])
+    assert kernels_in(text) == kernels, text

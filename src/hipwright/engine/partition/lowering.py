@@ -13,7 +13,14 @@ from hipwright.engine.lower.values import NotLowered, Tensor
 from hipwright.engine.partition.library_calls import LibraryCalls
 from hipwright.engine.partition.loops import loop_call
 from hipwright.engine.partition.operators import TABLE
-from hipwright.engine.partition.readers import HEAVY, VIEWS, cropped, read_by_pointwise, read_by_products
+from hipwright.engine.partition.readers import (
+    HEAVY,
+    VIEWS,
+    cropped,
+    read_by_one_pool,
+    read_by_pointwise,
+    read_by_products,
+)
 from hipwright.engine.partition.state import Lowered, LoweringState
 from hipwright.engine.partition.state_updates import StateUpdates
 from hipwright.engine.partition.written_places import WrittenPlaces
@@ -247,12 +254,15 @@ class Lowering(LoweringState):
                 one.label = plain(node.name)
 
     def _keep(self, node: Node, kind: str, value: Any) -> None:
-        """Store a value that several consumers would recompute, or whose expression is deep."""
+        """Store a value that several consumers would recompute, or whose expression is deep. A pooling's kernel
+        computes once what all of them make of it.
+        """
         depth = 1 + max((self.depth.get(name, 0) for name in references(list(node.args))), default=0)
         self.depth[node.name] = depth
         if not isinstance(value, Tensor) or value.buffer or kind in VIEWS or node.name in self.places.indices:
             return
         shared = self.reader_counts.get(node.name, 0) > 1 and self.element_weight(value) > 4
+        shared = shared and not read_by_one_pool(self.graph, node.name)
         if (shared and not self._bits(value)) or depth > MOST_DEPTH:
             if holds_kernel_value(probe(self.c, value)):
                 return

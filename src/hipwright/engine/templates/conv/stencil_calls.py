@@ -27,6 +27,11 @@ TILE_SIDE, MOST_REPEATED = 4, 1.5
 """Outputs of a tile along an axis, and how often a pooling may compute an element that it reads, however much there is
 that a channel shares. A round figure, not measured.
 """
+READ_ONCE = 64
+"""The weight of an element up to which a pooling computes it where windows do not overlap, so that each is read once:
+of 4 x 3 x 129 x 256 halves, a square root and what it is of took an H200 a kernel of 1.8 us beside a pooling's of 1.2.
+More would be unrolled for all elements of a tile. A round figure, not measured.
+"""
 MANY_CHANNELS = 32
 """Channels with which a wave reads whole lines of a channels-last image. Averages over 3 x 3 of 64 channels of 32 x 32
 took an H200 333 us with threads along the image's rows, each of which reads a line of its own.
@@ -177,8 +182,9 @@ def _pool(call: KernelCall, n: int, axes: list[ConvAxis], **how: Any) -> Offer |
     default = window > 1 and not is_long(window, call.c.numel_hint(stencil.space), apart=apart)
     offer = Offer("stencil", write, [flat], outputs, default=default, whole=stencil.positions, data=stencil)
     repeated = math.prod(a.span(TILE_SIDE) / (TILE_SIDE * a.stride) for a in axes)
+    limit = READ_ONCE if apart else STORE_ABOVE
     wanted = repeated <= MOST_REPEATED and bool(call.choices.get("pool_prologue", True))
-    if wanted and _weight_of_elements(call, flat, len(lead)) <= STORE_ABOVE:
+    if wanted and _weight_of_elements(call, flat, len(lead)) <= limit:
         offer.store_above = NEVER
     return offer
 
@@ -200,7 +206,8 @@ def _weight_of_elements(call: KernelCall, x: Tensor, lead: int) -> int:
     """The weight of what is computed for each element of a plane; what all its elements share is computed once. lead:
     the dimensions that number planes.
 
-    So a batch norm in evaluation, whose scale and shift are a channel's, is computed where its elements are read.
+    So a batch norm in evaluation, whose scale and shift are a channel's, is computed where its elements are read. A
+    loop weighs more than any limit.
     """
     index = call.c.probe(x.shape)
     along = {atom for place in index[lead:] for atom in place.atoms()}
@@ -208,7 +215,7 @@ def _weight_of_elements(call: KernelCall, x: Tensor, lead: int) -> int:
     for e in walk([x.at(index)]):  # operands first
         moves = any(atom in along or isinstance(atom, Ind) for place in indices(e) for atom in place.atoms())
         shared[e.id] = not moves and e.op != "loop" and all(shared[a.id] for a in e.args)
-        total += 0 if shared[e.id] else own_weight(e)
+        total += 0 if shared[e.id] else READ_ONCE + 1 if e.op == "loop" else own_weight(e)
     return total
 
 

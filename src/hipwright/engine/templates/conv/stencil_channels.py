@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hipwright.engine.ir.expr import weight
 from hipwright.engine.ir.index import ZERO, Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_c, to_python
 from hipwright.engine.ir.shapes import unflatten
@@ -29,9 +30,10 @@ FEW_THREADS = 1 << 16
 """Threads below which more of them are better than what the outputs of a thread share: a quarter of those that an H200
 holds. A round figure, not measured.
 """
-MOST_UNROLLED = 2048
-"""Sums of a thread up to which the loop over the rows of a window is unrolled, so that their loads are in flight
-together."""
+MOST_UNROLLED = 1024
+"""The weight (ir/expr.py) of what a thread computes of its windows up to which their rows are unrolled. More is long
+code, and the columns of one row are loads enough in flight. A round figure, not measured.
+"""
 
 
 @dataclass(frozen=True)
@@ -170,15 +172,15 @@ class ChannelsKernel(StencilScope):
     def _emit_rows(self, places: list[Ix]) -> None:
         k, y, x, shape = self.k, self.y_axis, self.x_axis, self.shape
         span = x.span(shape.columns)
-        sums = y.kernel * x.kernel * shape.columns * shape.vec
-        k.line(f"#pragma unroll{'' if sums <= MOST_UNROLLED else ' 1'}")
+        index = self.s.source(self.lead, ZERO, [*places, ix(Var("row", y.size)), ix(Var("col", x.size))])
+        each = weight([self.x.at(index)]) * span + x.kernel * shape.columns
+        k.line(f"#pragma unroll{'' if each * y.kernel * shape.vec <= MOST_UNROLLED else ' 1'}")
         k.open(f"for (int r = 0; r < {y.kernel}; ++r)")
         self._declare_read(y, "row", f"row0 + {to_c(ix(Var('r')) * y.dilation)}", certain=True)
         k.line("#pragma unroll")
         k.open(f"for (int j = 0; j < {span}; ++j)")
         self._declare_read(x, "col", "col0 + j", certain=shape.columns == 1)
         k.line(f"{self.type} value[{shape.vec}];")
-        index = self.s.source(self.lead, ZERO, [*places, ix(Var("row", y.size)), ix(Var("col", x.size))])
         k.vectors(self.x, [index], "c0", str(shape.vec), ["value"], aligned=True)
         k.copy_unaligned(self.x, index, "c0", shape.vec)
         if not self.s.whole:
