@@ -141,3 +141,20 @@ def test_what_a_pooling_reads_once_is_computed_there(which: int, dtype: torch.dt
     function, shape, other, kernels = FUSED[which]
     text = check(Op(function), [draw(*shape, dtype=dtype)], other=[draw(*other, dtype=dtype)])
     assert kernels_in(text) == kernels, text
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("columns", [8, 6])
+def test_rows_of_several_tensors_are_read_as_vectors(columns: int, dtype: torch.dtype) -> None:
+    """Both halves of the channels; at other sizes, rows that no vector divides."""
+    text = check(
+        Op(lambda x: F.avg_pool2d(F.glu(x, 1), 2)),
+        [draw(2, 6, 9, columns, dtype=dtype)],
+        other=[draw(3, 4, 7, columns + 2, dtype=dtype)],
+    )
+    assert text.count("const auto vec") >= 2 and "if (!aligned)" in text, text
+    check(
+        Op(lambda x: F.max_pool3d(F.glu(x, 1), 2)),
+        [draw(2, 6, 6, 4, columns, dtype=dtype)],
+        other=[draw(3, 4, 10, 6, columns + 2, dtype=dtype)],
+    )

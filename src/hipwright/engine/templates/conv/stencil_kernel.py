@@ -11,7 +11,8 @@ from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.conv.stencil import streams_weights
 from hipwright.engine.templates.conv.stencil_channels import ChannelsKernel
 from hipwright.engine.templates.conv.stencil_places import linear_text, loop_index, skip_condition
-from hipwright.engine.templates.conv.stencil_scope import StencilScope, grid_form
+from hipwright.engine.templates.conv.stencil_rows import StencilRows
+from hipwright.engine.templates.conv.stencil_scope import grid_form
 from hipwright.engine.templates.conv.stencil_shared import SharedWindowKernel, window_lanes
 
 BARRIER_TAPS = 16
@@ -26,7 +27,7 @@ def write(body: CallBody) -> list[EmittedKernel]:
     return [SharedWindowKernel(body, s, lanes=lanes).kernel() if lanes > 1 else _StencilKernel(body, s).kernel()]
 
 
-class _StencilKernel(StencilScope):
+class _StencilKernel(StencilRows):
     """Writes one kernel."""
 
     def kernel(self) -> EmittedKernel:
@@ -57,13 +58,7 @@ class _StencilKernel(StencilScope):
         but slow.
         """
         k = self.k
-        load = self.row_load(self.input(ZERO, []), ZERO, [], "row")
-        assert load is not None
-        pointer = k.pointer(load.attr[0])
-        k.use("WideVector")
-        k.line(
-            f"const bool aligned = is_wide_aligned<{width}>({pointer}) && {k.size(self.x_axis.size)} % {width} == 0;"
-        )
+        k.line(f"const bool aligned = {' && '.join(self.vector_conditions(width))};")
         k.open("if (!aligned)")
         for name, count in self.dims:
             k.line("#pragma unroll 1")

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from hipwright.engine.emit.statements import literal
-from hipwright.engine.ir.expr import COMPUTE, E, indices, walk
-from hipwright.engine.ir.index import ONE, ZERO, Ix, Var, divide, ix, product
+from hipwright.engine.ir.expr import COMPUTE, walk
+from hipwright.engine.ir.index import ONE, Ix, Var, divide, ix, product
 from hipwright.engine.ir.index_text import to_c, to_python
-from hipwright.engine.ir.shapes import flatten, unflatten
+from hipwright.engine.ir.shapes import unflatten
 from hipwright.engine.templates.access import has_unit_stride, other_strides, unconditional_loads
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
@@ -161,145 +161,6 @@ class StencilScope:
         places = [*self.serial, ix(Var("oy")), ix(Var("ox0")) + ix(Var("v")) if ox == "v" else ix(Var(ox))]
         counts = [window_count(axis, place, self.s.count) for axis, place in zip(self.s.axes, places, strict=True)]
         return f"{total} / ({self.type})({to_c(product(counts))})"
-
-    # ------------------------------------------------------------ one row of the input
-
-    def element(self, channel: Ix, row: Ix, col: Ix, places: Sequence[Ix] = ()) -> E:
-        """The input at a channel, outer places, row and column."""
-        filled = [*places, *[ZERO] * (len(self.s.axes) - 2 - len(places))]
-        return self.x.at(self.s.source(self.lead, channel, [*filled, row, col]))
-
-    def vector_width(self) -> int:
-        """Columns of the span that one aligned load reads; 1 for none."""
-        step = self.x_axis.step(self.tile.v)
-        load = self.row_load(self.input(ZERO, []), ZERO, [], "row")
-        if load is None:
-            return 1
-        most = min(16 // SIZES.get(load.attr[2], 16), self.x_axis.span(self.tile.v))
-        row = self.body.hint(self.x_axis.size)
-        return max((w for w in (8, 4, 2) if w <= most and step % w == 0 and row % w == 0), default=1)
-
-    def row_load(self, e: E, channel: Ix, places: list[Ix], row: str) -> E | None:
-        """The only load that runs along rows, if the input is contiguous as it is indexed."""
-        filled = [*places, *[ZERO] * (len(self.s.axes) - 2 - len(places))]
-        place = [*filled, ix(Var(row, self.y_axis.size)), ix(Var("col", self.x_axis.size))]
-        flat = flatten(self.x.shape, self.s.source(self.lead, channel, place))
-        found = None
-        for part in walk([e]):
-            if not any(isinstance(a, Var) and a.name == "col" for p in indices(part) for a in p.atoms()):
-                continue
-            if part.op != "load" or part.attr[1] != flat or found not in (None, part):
-                return None
-            found = part
-        return found
-
-    def load_span(self, channel: Ix, places: list[Ix], row: str, width: int) -> None:
-        """Emits the load of a part of a row into `span`; elements outside the input are neutral."""
-        k, length = self.k, self.x_axis.span(self.tile.v)
-        k.line(f"const {self.index_type} row = {row};")
-        k.line(f"const bool row_in_range = (row >= 0) & (row < {k.size(self.y_axis.size)});")
-        k.line(
-            f"const {self.index_type} from = row_in_range ? row : 0;  // a legal row, so that no load is conditional"
-        )
-        k.line(f"{self.type} span[{length}];")
-        if self.s.positions:
-            k.line(f"bool valid[{length}];")
-        if width > 1:
-            self._load_vectors(channel, places, width)
-        else:
-            self._load_elements(channel, places, 0, length)
-
-    def _load_vectors(self, channel: Ix, places: list[Ix], width: int) -> None:
-        """Loads from one vector boundary to the next; what lies before the first and after the last is part of a
-        narrower vector.
-        """
-        first, length = self.x_axis.first(self.tile.v), self.x_axis.span(self.tile.v)
-        j = 0
-        while j < length:
-            rest = length - j
-            skip, pack = (first + j) % width, width
-            if skip:  # the end of a pack
-                rest = min(rest, width - skip)
-                pack = 1 << (width - skip - 1).bit_length()
-                skip = pack - (width - skip)
-            elif rest < width:
-                pack = 1 << (rest - 1).bit_length()
-            count = min(rest, pack - skip)
-            if pack == 1:
-                self._load_elements(channel, places, j, j + 1)
-            else:
-                self._load_vector(channel, places, j, pack, skip, count)
-            j += count
-
-    def _load_elements(self, channel: Ix, places: list[Ix], low: int, high: int) -> None:
-        """Loads span[low..high) element by element."""
-        k = self.k
-        if high <= low:
-            return
-        if high - low > 1:
-            k.line("#pragma unroll")
-            k.open(f"for (int j = {low}; j < {high}; ++j)")
-        else:
-            self.k.open("")
-        j = "j" if high - low > 1 else str(low)
-        self._declare_column(j)
-        e = self.input(channel, places, "from")
-        k.emit.count([e])
-        k.line(f"span[{j}] = in_range ? {k.emit.text(e)[0]} : {self.neutral()};")
-        if self.s.positions:
-            k.line(f"valid[{j}] = in_range;")
-        k.close()
-
-    def _declare_column(self, j: str) -> None:
-        k = self.k
-        k.line(f"const bool col_in_range = (col0 + {j} >= 0) & (col0 + {j} < {k.size(self.x_axis.size)});")
-        k.line(f"const {self.index_type} col = col_in_range ? col0 + {j} : 0;")
-        k.line("const bool in_range = row_in_range & col_in_range;")
-
-    def input(self, channel: Ix, places: list[Ix], row: str = "row") -> E:
-        """The input at `row` and `col`."""
-        return self.element(channel, ix(Var(row, self.y_axis.size)), ix(Var("col", self.x_axis.size)), places)
-
-    def _load_vector(self, channel: Ix, places: list[Ix], j: int, width: int, skip: int, count: int) -> None:
-        """Loads span[j..j + count) by one aligned load of `width`, whose first `skip` elements are not used.
-
-        The row length is a multiple of the width, so that a vector is inside the row or outside as a whole.
-        """
-        k = self.k
-        self.k.open("")
-        zero_outside = self._reads_zero_outside(channel, places)
-        row = "row" if zero_outside else "from"
-        e = self.input(channel, places, row)
-        if zero_outside:
-            k.line(f"const {self.index_type} col = col0 + {j - skip};".replace("+ -", "- "))
-            k.line(f"const bool in_range = row_in_range & (col >= 0) & (col < {k.size(self.x_axis.size)});")
-        else:
-            self._declare_column(str(j - skip))
-        load = self.row_load(e, channel, places, row)
-        assert load is not None
-        buffer, position, _ = load.attr
-        pointer, where = k.pointer(buffer), k.emit.position(position)
-        reader = f"load_aligned<{width}>({pointer} + {where})"
-        if zero_outside:
-            k.use("load_or_zero")
-            reader = f"load_or_zero<{width}>({pointer}, {where}, in_range)"
-        k.line(f"const auto vec = {reader};")
-        with self.unrolled(("q", count)) as (q,):
-            k.loaded[buffer, position.key] = f"vec.v[{q if not skip else f'{q} + {skip}'}]"
-            k.emit.count([e])
-            value = k.emit.text(e)[0]
-            k.line(f"span[{j} + {q}] = {value if zero_outside else f'in_range ? {value} : {self.neutral()}'};")
-            k.loaded = {}
-            if self.s.positions:
-                k.line(f"valid[{j} + {q}] = in_range;")
-        k.close()
-
-    def _reads_zero_outside(self, channel: Ix, places: list[Ix]) -> bool:
-        """Whether the input is read unchanged and summed, so that zeros may stand for what is outside."""
-        e = self.input(channel, places)
-        load = self.row_load(e, channel, places, "row")
-        plain = e is load or (e.op == "cast" and e.args[0] is load)
-        return self.s.combine == "sum" and plain
 
 
 def grid_form(body: CallBody, default: str) -> str:
