@@ -158,3 +158,9 @@ def test_rows_of_several_tensors_are_read_as_vectors(columns: int, dtype: torch.
         [draw(2, 6, 6, 4, columns, dtype=dtype)],
         other=[draw(3, 4, 10, 6, columns + 2, dtype=dtype)],
     )
+
+
+def test_what_is_averaged_over_planes_is_computed_there() -> None:
+    function = lambda x: F.adaptive_avg_pool2d(F.softsign(turned(x, 8) * 0.7 + 0.1), 1)  # noqa: E731
+    text = check(Op(function), [draw(2, 5, 9, 8)], other=[draw(3, 7, 4, 8)])
+    assert kernels_in(text) == 1, text

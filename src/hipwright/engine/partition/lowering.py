@@ -181,6 +181,7 @@ class Lowering(LoweringState):
             {k: self.resolve(v) for k, v in node.kwargs.items()},
             self.choices,
             read_by_pointwise(self.graph, node.name),
+            "pool2d" in kind and self.library.wants_channels_last(node),
         )
         offers, why = offers_for(call)
         if not offers:
@@ -242,7 +243,11 @@ class Lowering(LoweringState):
         return small and any(e.op == "load" and e.attr[0] in rows for e in walk([element]))
 
     def _realise_arguments(self, node: Node) -> None:
-        """Store the arguments of a window operator that are costly: it reads each element several times."""
+        """Store the arguments of a window operator that are costly: it reads each element several times. The mean of
+        whole planes does not.
+        """
+        if _is_mean(node):
+            return
         for name in references(list(node.args)):
             value = self.values[name]
             if isinstance(value, Tensor) and not value.buffer and self.element_weight(value) > 8:
@@ -304,3 +309,9 @@ class Lowering(LoweringState):
         fresh = self.c.tensor(value.dtype, value.shape, value.at)
         kept = self.c.realise(fresh, plain(name), between=False)
         return kept.buffer
+
+
+def _is_mean(node: Node) -> bool:
+    """Whether adaptive pooling is the mean of whole planes."""
+    kind, out = short(node.op).removeprefix("_"), node.outs[0]
+    return kind.startswith("adaptive_avg") and out is not None and all(s == 1 for s in out.shape[-int(kind[-2]) :])

@@ -37,6 +37,7 @@ class Stencil:
     + t, where `share` neighbouring channels read the same inputs. count: divide by the size of the window, either its
     part "inside" the input or including the "padded" border. positions: also store where the maximum is. channels_last:
     neighbours in the input's memory are neighbours along lead[-1]. whole: every window lies inside the input.
+    stored_last: the output is stored with lead[-1] as its last dimension.
     """
 
     axes: list[ConvAxis]
@@ -51,11 +52,16 @@ class Stencil:
     positions: bool = False
     channels_last: bool = False
     whole: bool = False
+    stored_last: bool = False
 
     @property
     def space(self) -> list[Ix]:
-        """The output's shape."""
-        return [*self.lead, *(a.out for a in self.axes)]
+        """The output's shape as it is stored."""
+        return self.index(self.lead, [a.out for a in self.axes])
+
+    def index(self, lead: Index, places: Index) -> list[Ix]:
+        """The index in the output of places along the axes."""
+        return [*lead[:-1], *places, lead[-1]] if self.stored_last else [*lead, *places]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from hipwright.engine.lower.windows.pool_windows import is_long
 from hipwright.engine.templates.access import has_unit_stride
 from hipwright.engine.templates.conv.stencil import MAX_WEIGHTS, MIN_THREADS, SIZES, Stencil, tiles
 from hipwright.engine.templates.conv.stencil_kernel import write
-from hipwright.engine.templates.offers import STORE_ABOVE, KernelCall, Offer, Output, regroup
+from hipwright.engine.templates.offers import STORE_ABOVE, KernelCall, Offer, Output, permuted, regroup
 
 MAX_PRODUCTS, MAX_PRODUCTS_3D = 64, 256
 """Products per output up to which the stencil is the default. With 25 the float units of an H200 keep up with its
@@ -36,6 +36,8 @@ MANY_CHANNELS = 32
 """Channels with which a wave reads whole lines of a channels-last image. Averages over 3 x 3 of 64 channels of 32 x 32
 took an H200 333 us with threads along the image's rows, each of which reads a line of its own.
 """
+CHANNELS_FIRST = [0, 3, 1, 2]
+"""Dimensions of a channels-last image as [n, c, h, w]."""
 MAX_CHANNELS = 4
 """Channels of a group up to which the stencil is the default where the library is good."""
 MATRIX_CHANNELS, MATRIX_WORK = 16, 2e8
@@ -176,8 +178,10 @@ def _pool(call: KernelCall, n: int, axes: list[ConvAxis], **how: Any) -> Offer |
     if not tiles(stencil):
         raise NotLowered("the window is too large to unroll")
     flat = regroup(call.c, x, [*lead, *(a.size for a in stencil.axes)])
-    outputs = [Output(stencil.space) if meta is not None else None for meta in call.outs]
-    stencil.positions = len(outputs) > 1 and outputs[1] is not None
+    stencil.positions = len(call.outs) > 1 and call.outs[1] is not None
+    stencil.stored_last = turned and call.wanted_last and len(call.outs) == 1
+    shape = stencil.space if stencil.stored_last else []
+    outputs = [Output(stencil.space, shape=shape) if meta is not None else None for meta in call.outs]
     window, apart = math.prod(a.kernel for a in axes), all(a.stride >= a.span(1) for a in axes)
     default = window > 1 and not is_long(window, call.c.numel_hint(stencil.space), apart=apart)
     offer = Offer("stencil", write, [flat], outputs, default=default, whole=stencil.positions, data=stencil)
@@ -186,6 +190,8 @@ def _pool(call: KernelCall, n: int, axes: list[ConvAxis], **how: Any) -> Offer |
     wanted = repeated <= MOST_REPEATED and bool(call.choices.get("pool_prologue", True))
     if wanted and _weight_of_elements(call, flat, len(lead)) <= limit:
         offer.store_above = NEVER
+    if stencil.stored_last:
+        offer.finish, offer.suffix = (lambda stored: permuted(call.c, stored, CHANNELS_FIRST)), "last"
     return offer
 
 

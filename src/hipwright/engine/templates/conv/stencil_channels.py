@@ -99,8 +99,9 @@ class ChannelsKernel(StencilScope):
         self.k.emit.taken |= {"staged", "lane", "spot", "c0", "channel", "group", "oy_first", "ox_first", "i", "value"}
         grid = self._locate_block()
         self._emit_sums()
-        self.k.line("__syncthreads();")
-        self._emit_stores()
+        if not self.s.stored_last:
+            self.k.line("__syncthreads();")
+            self._emit_stores()
         threads = str(THREADS)
         return self.k.finish(grid, threads, threads, f"tile {self.tile} of {self.shape.vec} channels")
 
@@ -126,7 +127,8 @@ class ChannelsKernel(StencilScope):
         )
         for axis, name, at in ((self.y_axis, "row0", "oy0"), (self.x_axis, "col0", "ox0")):
             k.line(f"const {kind} {name} = {to_c(ix(Var(at)) * axis.stride - axis.padding)};")
-        k.line(f"__shared__ {self.type} staged[{shape.channels}][{shape.places + 1}];")
+        if not s.stored_last:
+            k.line(f"__shared__ {self.type} staged[{shape.channels}][{shape.places + 1}];")
         return to_python(total)
 
     def _named(self, name: str, place: Ix, size: Ix) -> Ix:
@@ -151,8 +153,11 @@ class ChannelsKernel(StencilScope):
         self._emit_rows(places)
         for _ in places:
             k.close()
-        with self.unrolled(("v", shape.columns), ("q", shape.vec)) as (v, q):
-            k.line(f"staged[lane * {shape.vec} + {q}][spot * {shape.columns} + {v}] = acc[{v}][{q}];")
+        if s.stored_last:
+            self._emit_vectors()
+        else:
+            with self.unrolled(("v", shape.columns), ("q", shape.vec)) as (v, q):
+                k.line(f"staged[lane * {shape.vec} + {q}][spot * {shape.columns} + {v}] = acc[{v}][{q}];")
         k.close()
 
     def _open_outer_loops(self) -> list[Ix]:
@@ -219,6 +224,16 @@ class ChannelsKernel(StencilScope):
                     k.line(f"{total} += value[{q}];")
 
     # ------------------------------------------------------------ results
+
+    def _emit_vectors(self) -> None:
+        """Stores the thread's results, which lie as they are computed."""
+        k, s, shape = self.k, self.s, self.shape
+        with self.unrolled(("u", shape.columns)) as (u,):
+            k.line(f"const {self.index_type} oy = oy0, ox = ox0 + {u};")
+            if shape.columns > 1:
+                k.line(f"if (ox >= {k.size(self.x_axis.out)}) continue;")
+            place = s.index(self.lead, [*self.serial, ix(Var("oy", self.y_axis.out)), ix(Var("ox", self.x_axis.out))])
+            k.epilogue_vector(self.result_text(f"acc[{u}][v]", "ox"), place, "c0", str(shape.vec))
 
     def _emit_stores(self) -> None:
         """Stores the block's results along rows of the output."""

@@ -95,7 +95,8 @@ class _StencilKernel(StencilRows):
         for _ in range(2 + len(places) + (s.channels > 1)):
             k.close()
         lead = [*self.lead[:-1], self.lead[-1] + t]
-        self._store([*lead, *self.serial, ix(Var("oy", y.out)), ix(Var("ox", x.out))], "total", "found_index", "ox")
+        place = s.index(lead, [*self.serial, ix(Var("oy", y.out)), ix(Var("ox", x.out))])
+        self._store(place, "total", "found_index", "ox")
 
     def _emit_sweep(self, width: int) -> None:
         """The loops over channels, outer axes and rows."""
@@ -223,29 +224,32 @@ class _StencilKernel(StencilRows):
             if tile.u > 1:
                 k.line(f"if (oy >= {k.size(self.y_axis.out)}) continue;")
             lead = [*self.lead[:-1], self.lead[-1] + loop_index(t, tile.t)]
-            index: list[Ix] = [*lead, *self.serial, ix(Var("oy", self.y_axis.out))]
+            row = [*self.serial, ix(Var("oy", self.y_axis.out))]
             even = out.value is not None and out.value % tile.v == 0
             if tile.v & (tile.v - 1) or tile.v == 1 or self.body.placed.offer.whole:
-                self._store_each(index, t, u)
+                self._store_each(lead, row, t, u)
                 return
             if not even:
                 k.open(f"if (ox0 + {tile.v} <= {k.size(out)})")
             k.epilogue_vector(
-                self.result_text(self.sum(t, u, "v"), "v"), [*index, ix(Var("ox0", out))], "ox0", str(tile.v)
+                self.result_text(self.sum(t, u, "v"), "v"),
+                self.s.index(lead, [*row, ix(Var("ox0", out))]),
+                "ox0",
+                str(tile.v),
             )
             if not even:
                 k.close()
                 k.open("else")
-                self._store_each(index, t, u)
+                self._store_each(lead, row, t, u)
                 k.close()
 
-    def _store_each(self, index: list[Ix], t: str, u: str) -> None:
+    def _store_each(self, lead: list[Ix], row: list[Ix], t: str, u: str) -> None:
         k, out = self.k, self.x_axis.out
         with self.unrolled(("v", self.tile.v)) as (v,):
             k.line(f"const {self.index_type} ox = ox0{'' if v == '0' else ' + v'};")
             if self.tile.v > 1:
                 k.line(f"if (ox >= {k.size(out)}) continue;")
-            place = [*index, ix(Var("ox", out))]
+            place = self.s.index(lead, [*row, ix(Var("ox", out))])
             self._store(place, self.sum(t, u, v), self.sum(t, u, v, "best_index"), "ox")
 
     def _store(self, place: list[Ix], total: str, best: str, ox: str) -> None:

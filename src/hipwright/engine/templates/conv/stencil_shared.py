@@ -74,14 +74,14 @@ class SharedWindowKernel(StencilScope):
         k.open("if (active && part == 0)")
         k.line(f"const {self.index_type} oy = oy0, ox = ox0;")
         ends = [ix(Var("oy", self.y_axis.out)), ix(Var("ox", self.x_axis.out))]
-        k.epilogue(self.result_text("acc", "ox"), [*self.lead, *self.serial, *ends])
+        k.epilogue(self.result_text("acc", "ox"), self.s.index(self.lead, [*self.serial, *ends]))
         k.close()
         return k.finish(grid, self.block, self.block, f"tile {self.tile}, {self.lanes} lanes a window")
 
     def _locate_window(self) -> tuple[str, list[Ix]]:
         """Declares the lane's window; returns the grid as plan text, and the window's place along the axes."""
         s, k, kind = self.s, self.k, self.index_type
-        sizes, side = list(s.space), WAVE // self.lanes
+        sizes, side = [*s.lead, *(a.out for a in s.axes)], WAVE // self.lanes
         total = product(sizes)
         k.line(f"const int part = threadIdx.x % {WAVE} / {side};  // neighbouring lanes have neighbouring windows")
         wave = f"blockIdx.x * ({kind})({self.block} / {WAVE}) + threadIdx.x / {WAVE}"
