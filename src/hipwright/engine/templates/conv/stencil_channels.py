@@ -30,6 +30,8 @@ FEW_THREADS = 1 << 16
 """Threads below which more of them are better than what the outputs of a thread share: a quarter of those that an H200
 holds. A round figure, not measured.
 """
+BANKS = 32
+"""Banks of LDS: four bytes each."""
 MOST_UNROLLED = 1024
 """The weight (ir/expr.py) of what a thread computes of its windows up to which their rows are unrolled. More is long
 code, and the columns of one row are loads enough in flight. A round figure, not measured.
@@ -62,6 +64,13 @@ class BlockShape:
     def places(self) -> int:
         """Outputs of the block in each channel."""
         return self.width * self.down
+
+    def swizzled(self, place: str, lane: str) -> str:
+        """Where in its row of LDS an output is, as C text: the lanes of a wave write to banks of their own, and those
+        that read a row find it in order within each 32 places. lane: of the channels.
+        """
+        n = self.columns
+        return f"({place}) ^ ({lane} % {n} + {lane} / {n} * {n * BANKS // self.lanes}) % {self.places}"
 
 
 def block_shape(vec: int, channels: int, columns: int, rows: int, width: int) -> BlockShape:
@@ -128,7 +137,7 @@ class ChannelsKernel(StencilScope):
         for axis, name, at in ((self.y_axis, "row0", "oy0"), (self.x_axis, "col0", "ox0")):
             k.line(f"const {kind} {name} = {to_c(ix(Var(at)) * axis.stride - axis.padding)};")
         if not s.stored_last:
-            k.line(f"__shared__ {self.type} staged[{shape.channels}][{shape.places + 1}];")
+            k.line(f"__shared__ {self.type} staged[{shape.channels}][{shape.places}];")
         return to_python(total)
 
     def _named(self, name: str, place: Ix, size: Ix) -> Ix:
@@ -157,7 +166,8 @@ class ChannelsKernel(StencilScope):
             self._emit_vectors()
         else:
             with self.unrolled(("v", shape.columns), ("q", shape.vec)) as (v, q):
-                k.line(f"staged[lane * {shape.vec} + {q}][spot * {shape.columns} + {v}] = acc[{v}][{q}];")
+                place = shape.swizzled(f"spot * {shape.columns} + {v}", "lane")
+                k.line(f"staged[lane * {shape.vec} + {q}][{place}] = acc[{v}][{q}];")
         k.close()
 
     def _open_outer_loops(self) -> list[Ix]:
@@ -246,7 +256,8 @@ class ChannelsKernel(StencilScope):
         k.line(f"if ({' || '.join(f'{name} >= {k.size(size)}' for name, size in bounds)}) continue;")
         ends = [ix(Var("oy", self.y_axis.out)), ix(Var("ox", self.x_axis.out))]
         place = [*self.lead[:-1], ix(Var("channel", s.lead[-1])), *self.serial, *ends]
-        k.epilogue(self.result_text(f"staged[i / {shape.places}][i % {shape.places}]", "ox"), place)
+        swizzled = shape.swizzled(f"i % {shape.places}", f"(i / {shape.places * shape.vec})")
+        k.epilogue(self.result_text(f"staged[i / {shape.places}][{swizzled}]", "ox"), place)
         k.close()
 
 
