@@ -204,6 +204,27 @@ CASES: list[tuple[Callable[..., Any], list[tuple[int, ...]], torch.dtype, dict[s
     (nn.Linear(1000, 1024), [(128, 1000)], torch.float32, {"call:linear": "library"}),
     (torch.matmul, [(128, 512), (512, 1024)], torch.float32, {"call:matmul": "library"}),
     (rolled_twice, [(128, 64, 8192)], torch.float32, {"intermediate:": "recompute", "ROW_ITEMS": 4}),
+    (
+        nn.Sequential(nn.Conv2d(64, 64, (3, 7), stride=2, padding=1), nn.AdaptiveAvgPool2d(1)).bfloat16(),
+        [(4, 64, 128, 129)],
+        torch.bfloat16,
+        {"map:adaptive": "columns", "cooperative:": True},
+    ),
+    (
+        nn.Sequential(nn.Conv2d(128, 128, 3), nn.Softsign(), nn.AvgPool2d(3, 2)).half(),
+        [(64, 128, 32, 192)],
+        HALF,
+        {"call:avg_pool2d:grid": "vectors", "call:avg_pool2d:tile": "1x1x4"},
+    ),
+    (
+        nn.Sequential(nn.ConvTranspose2d(64, 32, 5, stride=2, padding=1), nn.AvgPool2d(2, 2)).half(),
+        [(1, 64, 256, 129)],
+        HALF,
+        {"call:avg_pool2d:grid": "vectors", "call:avg_pool2d:tile": "1x1x2"},
+    ),
+    (nn.AvgPool3d(4, 4), [(1, 96, 21, 40, 5)], torch.float32, {"call:avg_pool3d:lanes": 16}),
+    (lambda x: F.max_pool3d(F.glu(x, 1), 4), [(8, 64, 20, 20, 20)], torch.float32, {"call:max_pool3d:lanes": 8}),
+    (nn.AvgPool3d(4, 4), [(64, 64, 40, 40, 40)], torch.float32, {"call:avg_pool3d:lanes": 1}),
 ]
 
 

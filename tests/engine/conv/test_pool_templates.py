@@ -124,11 +124,11 @@ def test_threads_run_along_channels_that_are_neighbours_in_memory(
 
 
 def test_what_a_channels_last_convolution_leaves_is_pooled_along_channels() -> None:
-    """A thread stores four neighbours of a row, whether they divide it or not."""
+    """A thread has vectors of channels of four neighbours of a row, whether they divide it or not."""
     model = nn.Sequential(nn.Conv2d(64, 64, 3, padding=1), nn.AvgPool2d(3, 1)).half().to("meta")
     found = space(captured(model, [torch.empty(128, 64, 31, 31, dtype=torch.float16, device="meta")]))
     assert found["channels_last:conv2d"].default
-    assert [found[f"call:avg_pool2d:{key}"].default for key in ("grid", "tile")] == ["channels", "1x4x4"]
+    assert [found[f"call:avg_pool2d:{key}"].default for key in ("grid", "tile")] == ["vectors", "1x1x4"]
 
 
 def test_planes_and_few_channels_are_read_along_rows() -> None:

@@ -171,3 +171,54 @@ def test_default_rule(layer: nn.Module, shape: tuple[int, ...], default: bool | 
     assert found == ([] if default is None else [default])
     assert explain(graph)["library"]
     assert (".permute(0, 3, 1, 2)" in write(graph).text) == bool(default)
+
+
+class Pooled(nn.Module):
+    """A pooling between two convolutions, and beside the second."""
+
+    def __init__(self, pool: nn.Module, beside: bool) -> None:
+        super().__init__()
+        self.pool, self.beside = pool, beside
+        self.first, self.second = (nn.Conv2d(32, 32, 3, padding=1, dtype=HALF) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pooled = self.pool(torch.relu(self.first(x)))
+        return torch.relu(self.second(pooled) + pooled) if self.beside else torch.relu(self.second(pooled))
+
+
+@pytest.mark.parametrize("grid", ["vectors", "channels", "flat"])
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("pool", [nn.MaxPool2d(3, 2, 1), nn.AvgPool2d(2)])
+@pytest.mark.matrix(keep=6)
+def test_a_pooling_leaves_what_a_convolution_reads(pool: nn.Module, beside: bool, grid: str) -> None:
+    """Its result is not turned for the convolution, however its threads are numbered."""
+    torch.manual_seed(0)
+    model, kind = Pooled(pool, beside), "max_pool2d" if isinstance(pool, nn.MaxPool2d) else "avg_pool2d"
+    calls = {f"call:{name}": "library" for name in ("conv2d", "conv2d_1")}
+    choices = {**turned("conv2d", "conv2d_1"), **calls, f"call:{kind}": "stencil", f"call:{kind}:grid": grid}
+    text = check(
+        model,
+        [torch.randn(2, 32, 10, 12, dtype=HALF)],
+        choices=choices,
+        library=["aten.conv2d.default"],
+        other=[torch.randn(3, 32, 8, 6, dtype=HALF)],
+    )
+    assert f"{kind}_last.permute(0, 3, 1, 2)" in text and f"{kind}_last_last" not in text, text
+    assert ("of 8 channels" in text) == (grid == "vectors")
+
+
+def test_a_pooling_whose_result_leaves_is_stored_as_it_is_returned() -> None:
+    class Both(Pooled):
+        def forward(self, x: torch.Tensor) -> Any:
+            pooled = self.pool(torch.relu(self.first(x)))
+            return self.second(pooled), pooled
+
+    torch.manual_seed(0)
+    choices = {**turned("conv2d", "conv2d_1"), "call:conv2d": "library", "call:conv2d_1": "library"}
+    text = check(
+        Both(nn.MaxPool2d(2), False),
+        [torch.randn(2, 32, 10, 12, dtype=HALF)],
+        choices=choices,
+        library=["aten.conv2d.default"],
+    )
+    assert "max_pool2d = torch.empty((x_0, 32" in text, text

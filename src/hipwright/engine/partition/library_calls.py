@@ -6,13 +6,14 @@ from typing import Any
 
 import msgspec
 
-from hipwright.capture.graph import Meta, Node, plain, references, several, short
+from hipwright.capture.graph import Meta, Node, plain, readers, references, returned, several, short
 from hipwright.engine.ir.expr import COMPUTE, E, indices, walk
 from hipwright.engine.ir.index import ONE, Fn, Ix
 from hipwright.engine.ir.shapes import reindex
 from hipwright.engine.knobs import Choice
 from hipwright.engine.lower import views
-from hipwright.engine.lower.values import LibraryCall, NotLowered, Tensor
+from hipwright.engine.lower.operators import family
+from hipwright.engine.lower.values import Index, LibraryCall, NotLowered, Tensor
 from hipwright.engine.partition import channels_last
 from hipwright.engine.partition.plan_views import ATTENTION, SHAPING, PlanViews, view_operation
 from hipwright.engine.partition.readers import feeds_kernel
@@ -134,6 +135,24 @@ class LibraryCalls:
         turned = node.args[:2] if self.state.choices.get(WEIGHTS_LAST, True) else node.args[:1]
         return {a["node"]: self._channels_last_view(a["node"]) for a in turned}
 
+    def wants_channels_last(self, node: Node) -> bool:
+        """Whether convolutions read a node's result as a channels-last image, and beside them pointwise operators at
+        most.
+        """
+        found = readers(self.graph, node.name)
+        turned = [reader.name for reader in found if self._reads_channels_last(reader, node)]
+        rest = [reader for reader in found if reader.name not in turned]
+        return bool(turned) and node.name not in returned(self.graph) and all(family(r.op) == "pointwise" for r in rest)
+
+    def _reads_channels_last(self, reader: Node, node: Node) -> bool:
+        """Whether a node's reader is a convolution that reads it so."""
+        meta = node.outs[0]
+        if meta is None or short(reader.op) not in channels_last.KINDS or reader.args[0] != {"node": node.name}:
+            return False
+        image, weight = Tensor(meta.dtype, self.c.shape(meta), _unknown), self.values.get(reader.args[1]["node"])
+        usual = channels_last.usual(self.c, reader, image, weight) if isinstance(weight, Tensor) else None
+        return bool(self.state.choices.get(f"channels_last:{reader.name}", usual)) if usual is not None else False
+
     def _channels_last_view(self, name: str) -> str:
         """The plan's view of a tensor's channels-last copy; a parameter has one, whoever reads it."""
         if name in self._turned:
@@ -243,6 +262,10 @@ def _adds_bias_apart(node: Node) -> bool:
     """
     groups = node.args[6] if len(node.args) > 6 else 1
     return short(node.op).startswith("conv") and groups == 1
+
+
+def _unknown(index: Index) -> E:
+    raise RuntimeError("the elements of a result that no operator has computed yet")
 
 
 def _divided_in_several_ways(element: E) -> bool:

@@ -13,7 +13,14 @@ from hipwright.engine.lower.values import NotLowered, Tensor
 from hipwright.engine.partition.library_calls import LibraryCalls
 from hipwright.engine.partition.loops import loop_call
 from hipwright.engine.partition.operators import TABLE
-from hipwright.engine.partition.readers import HEAVY, VIEWS, cropped, read_by_pointwise, read_by_products
+from hipwright.engine.partition.readers import (
+    HEAVY,
+    VIEWS,
+    cropped,
+    read_by_one_pool,
+    read_by_pointwise,
+    read_by_products,
+)
 from hipwright.engine.partition.state import Lowered, LoweringState
 from hipwright.engine.partition.state_updates import StateUpdates
 from hipwright.engine.partition.written_places import WrittenPlaces
@@ -174,6 +181,7 @@ class Lowering(LoweringState):
             {k: self.resolve(v) for k, v in node.kwargs.items()},
             self.choices,
             read_by_pointwise(self.graph, node.name),
+            "pool2d" in kind and self.library.wants_channels_last(node),
         )
         offers, why = offers_for(call)
         if not offers:
@@ -235,7 +243,11 @@ class Lowering(LoweringState):
         return small and any(e.op == "load" and e.attr[0] in rows for e in walk([element]))
 
     def _realise_arguments(self, node: Node) -> None:
-        """Store the arguments of a window operator that are costly: it reads each element several times."""
+        """Store the arguments of a window operator that are costly: it reads each element several times. The mean of
+        whole planes does not.
+        """
+        if _is_mean(node):
+            return
         for name in references(list(node.args)):
             value = self.values[name]
             if isinstance(value, Tensor) and not value.buffer and self.element_weight(value) > 8:
@@ -247,12 +259,15 @@ class Lowering(LoweringState):
                 one.label = plain(node.name)
 
     def _keep(self, node: Node, kind: str, value: Any) -> None:
-        """Store a value that several consumers would recompute, or whose expression is deep."""
+        """Store a value that several consumers would recompute, or whose expression is deep. A pooling's kernel
+        computes once what all of them make of it.
+        """
         depth = 1 + max((self.depth.get(name, 0) for name in references(list(node.args))), default=0)
         self.depth[node.name] = depth
         if not isinstance(value, Tensor) or value.buffer or kind in VIEWS or node.name in self.places.indices:
             return
         shared = self.reader_counts.get(node.name, 0) > 1 and self.element_weight(value) > 4
+        shared = shared and not read_by_one_pool(self.graph, node.name)
         if (shared and not self._bits(value)) or depth > MOST_DEPTH:
             if holds_kernel_value(probe(self.c, value)):
                 return
@@ -294,3 +309,9 @@ class Lowering(LoweringState):
         fresh = self.c.tensor(value.dtype, value.shape, value.at)
         kept = self.c.realise(fresh, plain(name), between=False)
         return kept.buffer
+
+
+def _is_mean(node: Node) -> bool:
+    """Whether adaptive pooling is the mean of whole planes."""
+    kind, out = short(node.op).removeprefix("_"), node.outs[0]
+    return kind.startswith("adaptive_avg") and out is not None and all(s == 1 for s in out.shape[-int(kind[-2]) :])

@@ -120,6 +120,22 @@ def read_by_products(graph: Graph, name: str) -> bool:
     return bool(found) and all(short(n.op) in ("linear", "matmul", "bmm", "mm") for n in found)
 
 
+def read_by_one_pool(graph: Graph, name: str) -> bool:
+    """Whether one pooling over windows reads what pointwise operators make of a value, and nothing else does."""
+    left, seen, pools = [name], {name}, set[str]()
+    while left:
+        for node in readers(graph, left.pop()):
+            kind = short(node.op)
+            if kind.startswith(("avg_pool", "max_pool")):
+                pools.add(node.name)
+            elif kind not in VIEWS and family(node.op) != "pointwise":
+                return False
+            elif node.name not in seen:
+                seen.add(node.name)
+                left.append(node.name)
+    return len(pools) == 1 and not seen & set(returned(graph))
+
+
 def cropped(graph: Graph, node: Node, kind: str) -> Node:
     """The node with the output shape that is read, where only the first outputs of a (causal) convolution are."""
     made = node

@@ -71,6 +71,7 @@ class Offer:
     outputs: Sequence[Output | None]
     default: bool = False
     finish: Callable[..., Any] | None = None
+    suffix: str = "product"  # of the name of what `finish` maps
     whole: bool = False
     row_dim: int | None = None  # of the output's space: reductions of it may be begun by `write` (fuse/row_tiles.py)
     row_least: int = 0  # the fewest elements of it, at capture, from which that is done
@@ -89,6 +90,7 @@ class KernelCall:
     kwargs: dict[str, Any]
     choices: Mapping[str, Any] = field(default_factory=dict)
     read_by_pointwise: bool = False  # a pointwise operator reads the result, which may be fused into the epilogue
+    wanted_last: bool = False  # convolutions read the result as a channels-last image
 
     @property
     def outs(self) -> tuple[Meta | None, ...]:
@@ -150,7 +152,7 @@ def place(call: KernelCall, offer: Offer) -> tuple[Placed, Any]:
         dtype = output.dtype or (meta.dtype if meta else "float32")
         shape = output.shape or (c.shape(meta) if meta else list(output.space))
         title = f"{call.node.name}_{number}" if many else call.node.name
-        name = c.unique(f"{title}_product" if offer.finish else title)
+        name = c.unique(f"{title}_{offer.suffix}" if offer.finish else title)
         item = LoweredItem(name, "call", dtype, list(output.space), _opaque, node=c.origin, result=shape, placed=placed)
         c.items.append(item)
         placed.items.append(item)

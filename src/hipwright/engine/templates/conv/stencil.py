@@ -36,7 +36,8 @@ class Stencil:
     source(lead, c, place): the index in operand 0; weights(lead, t, c, taps): in operand 1, for output channel lead[-1]
     + t, where `share` neighbouring channels read the same inputs. count: divide by the size of the window, either its
     part "inside" the input or including the "padded" border. positions: also store where the maximum is. channels_last:
-    neighbours in the input's memory are neighbours along lead[-1].
+    neighbours in the input's memory are neighbours along lead[-1]. whole: every window lies inside the input.
+    stored_last: the output is stored with lead[-1] as its last dimension.
     """
 
     axes: list[ConvAxis]
@@ -50,11 +51,17 @@ class Stencil:
     count: str = ""
     positions: bool = False
     channels_last: bool = False
+    whole: bool = False
+    stored_last: bool = False
 
     @property
     def space(self) -> list[Ix]:
-        """The output's shape."""
-        return [*self.lead, *(a.out for a in self.axes)]
+        """The output's shape as it is stored."""
+        return self.index(self.lead, [a.out for a in self.axes])
+
+    def index(self, lead: Index, places: Index) -> list[Ix]:
+        """The index in the output of places along the axes."""
+        return [*lead[:-1], *places, lead[-1]] if self.stored_last else [*lead, *places]
 
 
 @dataclass(frozen=True)

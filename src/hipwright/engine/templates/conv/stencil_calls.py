@@ -14,7 +14,7 @@ from hipwright.engine.lower.windows.pool_windows import is_long
 from hipwright.engine.templates.access import has_unit_stride
 from hipwright.engine.templates.conv.stencil import MAX_WEIGHTS, MIN_THREADS, SIZES, Stencil, tiles
 from hipwright.engine.templates.conv.stencil_kernel import write
-from hipwright.engine.templates.offers import STORE_ABOVE, KernelCall, Offer, Output, regroup
+from hipwright.engine.templates.offers import STORE_ABOVE, KernelCall, Offer, Output, permuted, regroup
 
 MAX_PRODUCTS, MAX_PRODUCTS_3D = 64, 256
 """Products per output up to which the stencil is the default. With 25 the float units of an H200 keep up with its
@@ -27,10 +27,17 @@ TILE_SIDE, MOST_REPEATED = 4, 1.5
 """Outputs of a tile along an axis, and how often a pooling may compute an element that it reads, however much there is
 that a channel shares. A round figure, not measured.
 """
+READ_ONCE = 64
+"""The weight of an element up to which a pooling computes it where windows do not overlap, so that each is read once:
+of 4 x 3 x 129 x 256 halves, a square root and what it is of took an H200 a kernel of 1.8 us beside a pooling's of 1.2.
+More would be unrolled for all elements of a tile. A round figure, not measured.
+"""
 MANY_CHANNELS = 32
 """Channels with which a wave reads whole lines of a channels-last image. Averages over 3 x 3 of 64 channels of 32 x 32
 took an H200 333 us with threads along the image's rows, each of which reads a line of its own.
 """
+CHANNELS_FIRST = [0, 3, 1, 2]
+"""Dimensions of a channels-last image as [n, c, h, w]."""
 MAX_CHANNELS = 4
 """Channels of a group up to which the stencil is the default where the library is good."""
 MATRIX_CHANNELS, MATRIX_WORK = 16, 2e8
@@ -179,15 +186,20 @@ def _pool(call: KernelCall, n: int, axes: list[ConvAxis], **how: Any) -> Offer |
     if not tiles(stencil):
         raise NotLowered("the window is too large to unroll")
     flat = regroup(call.c, x, [*lead, *(a.size for a in stencil.axes)])
-    outputs = [Output(stencil.space) if meta is not None else None for meta in call.outs]
-    stencil.positions = len(outputs) > 1 and outputs[1] is not None
+    stencil.positions = len(call.outs) > 1 and call.outs[1] is not None
+    stencil.stored_last = turned and call.wanted_last and len(call.outs) == 1
+    shape = stencil.space if stencil.stored_last else []
+    outputs = [Output(stencil.space, shape=shape) if meta is not None else None for meta in call.outs]
     window, apart = math.prod(a.kernel for a in axes), all(a.stride >= a.span(1) for a in axes)
     default = window > 1 and not is_long(window, call.c.numel_hint(stencil.space), apart=apart)
     offer = Offer("stencil", write, [flat], outputs, default=default, whole=stencil.positions, data=stencil)
     repeated = math.prod(a.span(TILE_SIDE) / (TILE_SIDE * a.stride) for a in axes)
+    limit = READ_ONCE if apart else STORE_ABOVE
     wanted = repeated <= MOST_REPEATED and bool(call.choices.get("pool_prologue", True))
-    if wanted and _weight_of_elements(call, flat, len(lead)) <= STORE_ABOVE:
+    if wanted and _weight_of_elements(call, flat, len(lead)) <= limit:
         offer.store_above = NEVER
+    if stencil.stored_last:
+        offer.finish, offer.suffix = (lambda stored: permuted(call.c, stored, CHANNELS_FIRST)), "last"
     return offer
 
 
@@ -208,7 +220,8 @@ def _weight_of_elements(call: KernelCall, x: Tensor, lead: int) -> int:
     """The weight of what is computed for each element of a plane; what all its elements share is computed once. lead:
     the dimensions that number planes.
 
-    So a batch norm in evaluation, whose scale and shift are a channel's, is computed where its elements are read.
+    So a batch norm in evaluation, whose scale and shift are a channel's, is computed where its elements are read. A
+    loop weighs more than any limit.
     """
     index = call.c.probe(x.shape)
     along = {atom for place in index[lead:] for atom in place.atoms()}
@@ -216,7 +229,7 @@ def _weight_of_elements(call: KernelCall, x: Tensor, lead: int) -> int:
     for e in walk([x.at(index)]):  # operands first
         moves = any(atom in along or isinstance(atom, Ind) for place in indices(e) for atom in place.atoms())
         shared[e.id] = not moves and e.op != "loop" and all(shared[a.id] for a in e.args)
-        total += 0 if shared[e.id] else own_weight(e)
+        total += 0 if shared[e.id] else READ_ONCE + 1 if e.op == "loop" else own_weight(e)
     return total
 
 
@@ -243,7 +256,12 @@ def max_pool(call: KernelCall) -> Offer | None:
         call.arg(3, "padding", 0),
         call.arg(4, "dilation", 1),
     )
-    return _pool(call, n, axes, combine="max")
+    return _pool(call, n, axes, combine="max", whole=_lie_inside(axes, call.arg(5, "ceil_mode", False)))
+
+
+def _lie_inside(axes: Sequence[ConvAxis], ceil: bool) -> bool:
+    """Whether every window lies inside the input. ceil: the last ones may begin where no whole window is left."""
+    return not ceil and not any(a.padding for a in axes)
 
 
 def avg_pool(call: KernelCall) -> Offer | None:
@@ -255,13 +273,14 @@ def avg_pool(call: KernelCall) -> Offer | None:
         call.arg(5, "count_include_pad", True),
         call.arg(6, "divisor_override"),
     )
+    whole = _lie_inside(axes, ceil)
     if divisor is not None:
-        return _pool(call, n, axes, scale=1.0 / float(divisor))
+        return _pool(call, n, axes, scale=1.0 / float(divisor), whole=whole)
     if (ceil or any(a.padding for a in axes)) and not include:
         return _pool(call, n, axes, count="inside")
     if ceil:
         return _pool(call, n, axes, count="padded")
-    return _pool(call, n, axes, scale=1.0 / math.prod(a.kernel for a in axes))
+    return _pool(call, n, axes, scale=1.0 / math.prod(a.kernel for a in axes), whole=whole)
 
 
 def adaptive_pool(call: KernelCall) -> Offer | None:
@@ -277,5 +296,5 @@ def adaptive_pool(call: KernelCall) -> Offer | None:
             raise NotLowered("windows of several sizes")
         axes.append(ConvAxis(ix(size), ix(out), size // out, size // out))
     if "max" in call.kind:
-        return _pool(call, n, axes, combine="max")
-    return _pool(call, n, axes, scale=1.0 / math.prod(a.kernel for a in axes))
+        return _pool(call, n, axes, combine="max", whole=True)
+    return _pool(call, n, axes, scale=1.0 / math.prod(a.kernel for a in axes), whole=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hipwright.engine.emit.statements import literal
 from hipwright.engine.ir.index import ZERO, Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_c
 from hipwright.engine.ir.shapes import flatten
@@ -10,23 +9,25 @@ from hipwright.engine.lower.conv import ConvAxis, plane_position, window_start
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.conv.stencil import streams_weights
-from hipwright.engine.templates.conv.stencil_scope import (
-    StencilScope,
-    linear_text,
-    loop_index,
-    skip_condition,
-    window_count,
-)
+from hipwright.engine.templates.conv.stencil_channels import ChannelsKernel
+from hipwright.engine.templates.conv.stencil_places import linear_text, loop_index, skip_condition
+from hipwright.engine.templates.conv.stencil_rows import StencilRows
+from hipwright.engine.templates.conv.stencil_scope import grid_form
+from hipwright.engine.templates.conv.stencil_shared import SharedWindowKernel, window_lanes
 
 BARRIER_TAPS = 16
 
 
 def write(body: CallBody) -> list[EmittedKernel]:
     """The kernel of a stencil."""
-    return [_StencilKernel(body, body.data).kernel()]
+    s = body.data
+    if s.channels_last and grid_form(body, "flat") == "vectors":
+        return [ChannelsKernel(body, s).kernel()]
+    lanes = window_lanes(body)
+    return [SharedWindowKernel(body, s, lanes=lanes).kernel() if lanes > 1 else _StencilKernel(body, s).kernel()]
 
 
-class _StencilKernel(StencilScope):
+class _StencilKernel(StencilRows):
     """Writes one kernel."""
 
     def kernel(self) -> EmittedKernel:
@@ -57,13 +58,7 @@ class _StencilKernel(StencilScope):
         but slow.
         """
         k = self.k
-        load = self.row_load(self.input(ZERO, []), ZERO, [], "row")
-        assert load is not None
-        pointer = k.pointer(load.attr[0])
-        k.use("WideVector")
-        k.line(
-            f"const bool aligned = is_wide_aligned<{width}>({pointer}) && {k.size(self.x_axis.size)} % {width} == 0;"
-        )
+        k.line(f"const bool aligned = {' && '.join(self.vector_conditions(width))};")
         k.open("if (!aligned)")
         for name, count in self.dims:
             k.line("#pragma unroll 1")
@@ -100,7 +95,8 @@ class _StencilKernel(StencilScope):
         for _ in range(2 + len(places) + (s.channels > 1)):
             k.close()
         lead = [*self.lead[:-1], self.lead[-1] + t]
-        self._store([*lead, *self.serial, ix(Var("oy", y.out)), ix(Var("ox", x.out))], "total", "found_index", "ox")
+        place = s.index(lead, [*self.serial, ix(Var("oy", y.out)), ix(Var("ox", x.out))])
+        self._store(place, "total", "found_index", "ox")
 
     def _emit_sweep(self, width: int) -> None:
         """The loops over channels, outer axes and rows."""
@@ -228,36 +224,39 @@ class _StencilKernel(StencilScope):
             if tile.u > 1:
                 k.line(f"if (oy >= {k.size(self.y_axis.out)}) continue;")
             lead = [*self.lead[:-1], self.lead[-1] + loop_index(t, tile.t)]
-            index: list[Ix] = [*lead, *self.serial, ix(Var("oy", self.y_axis.out))]
+            row = [*self.serial, ix(Var("oy", self.y_axis.out))]
             even = out.value is not None and out.value % tile.v == 0
             if tile.v & (tile.v - 1) or tile.v == 1 or self.body.placed.offer.whole:
-                self._store_each(index, t, u)
+                self._store_each(lead, row, t, u)
                 return
             if not even:
                 k.open(f"if (ox0 + {tile.v} <= {k.size(out)})")
             k.epilogue_vector(
-                self._result_text(self.sum(t, u, "v"), "v"), [*index, ix(Var("ox0", out))], "ox0", str(tile.v)
+                self.result_text(self.sum(t, u, "v"), "v"),
+                self.s.index(lead, [*row, ix(Var("ox0", out))]),
+                "ox0",
+                str(tile.v),
             )
             if not even:
                 k.close()
                 k.open("else")
-                self._store_each(index, t, u)
+                self._store_each(lead, row, t, u)
                 k.close()
 
-    def _store_each(self, index: list[Ix], t: str, u: str) -> None:
+    def _store_each(self, lead: list[Ix], row: list[Ix], t: str, u: str) -> None:
         k, out = self.k, self.x_axis.out
         with self.unrolled(("v", self.tile.v)) as (v,):
             k.line(f"const {self.index_type} ox = ox0{'' if v == '0' else ' + v'};")
             if self.tile.v > 1:
                 k.line(f"if (ox >= {k.size(out)}) continue;")
-            place = [*index, ix(Var("ox", out))]
+            place = self.s.index(lead, [*row, ix(Var("ox", out))])
             self._store(place, self.sum(t, u, v), self.sum(t, u, v, "best_index"), "ox")
 
     def _store(self, place: list[Ix], total: str, best: str, ox: str) -> None:
         """Stores one output through the epilogue, or the value and its position."""
         k = self.k
         if not self.body.placed.offer.whole:
-            k.epilogue(self._result_text(total, ox), place)
+            k.epilogue(self.result_text(total, ox), place)
             return
         flat = k.emit.position(flatten(self.s.space, place))
         k.store(0, flat, total)
@@ -271,11 +270,3 @@ class _StencilKernel(StencilScope):
         outs = place[len(place) - len(axes) :]
         starts = [window_start(out, a.stride, a.padding, a.dilation) for out, a in zip(outs, axes, strict=True)]
         return f"{best} < 0 ? {to_c(plane_position([axis.size for axis in axes], starts))} : {best}"
-
-    def _result_text(self, total: str, ox: str) -> str:
-        """The result of a sum: scaled, or divided by the size of the window."""
-        if not self.s.count:
-            return total if self.s.scale == 1.0 else f"{total} * {literal(self.s.scale, self.type)}"
-        places = [*self.serial, ix(Var("oy")), ix(Var("ox0")) + ix(Var("v")) if ox == "v" else ix(Var(ox))]
-        counts = [window_count(axis, place, self.s.count) for axis, place in zip(self.s.axes, places, strict=True)]
-        return f"{total} / ({self.type})({to_c(product(counts))})"
