@@ -71,9 +71,10 @@ def columns(plan: ReductionPlanner, registers: bool) -> RowLayout:
     if registers:
         threads, share, kept = _column_block(plan, vec)
     narrow = 0 if registers else _cached_columns(plan, vec)
-    deep = DEEP if registers else 0 if _short_columns(plan, vectors) else _depth(plan, vec, threads // share)
+    deep = DEEP if registers else _depth(plan, vec, threads // min(share, power(vectors)), vectors)
     while vec > 1 and (plan.follows or not deep) and not (odd or narrow) and plan.rows < FEW_BLOCKS * LEAST_SHARE * vec:
         vec, vectors = vec // 2, -(-across // (vec // 2))
+        kept = kept if plan.follows else COOP_KEPT
     while share > 8 and share >= 2 * vectors and vectors < 32:
         share //= 2
     while not registers and share > 2 and share * vec >= 2 * plan.rows:
@@ -109,12 +110,13 @@ def columns(plan: ReductionPlanner, registers: bool) -> RowLayout:
     return layout
 
 
-def _depth(plan: ReductionPlanner, vec: int, lanes: int) -> int:
+def _depth(plan: ReductionPlanner, vec: int, lanes: int, vectors: int) -> int:
     """Elements of a column that each thread takes where blocks share it; 0 where they do not.
 
-    vec, lanes: of the widest block.
+    vec, lanes: of a block as wide as the columns allow.
     """
-    if plan.follows or plan.length < max(512, 2 * lanes * DEEP) or plan.overwrites():
+    short = plan.length < max(512, 2 * lanes * DEEP) or _short_columns(plan, vectors)
+    if plan.follows or short or plan.overwrites():
         return 0
     threads = plan.rows // vec * (plan.length // DEEP)
     return SHALLOW if 2 * threads < FEW_BLOCKS * COOP_THREADS else DEEP
