@@ -38,14 +38,13 @@ def columns(rows: int) -> torch.Tensor:
 
 
 def programs(x: torch.Tensor) -> list[Any]:
-    """By blocks of their own and by blocks that share columns; few and many rows and columns a thread."""
+    """By blocks of their own and by blocks that share columns; few and many columns a thread."""
     graph = captured(Op(spread), [x])
-    keys = space(graph)
+    (name,) = (k.removeprefix("map:") for k in space(graph) if k.startswith("map:"))
     found = []
     for shared in (False, True):
-        chosen: dict[str, Any] = {k: shared for k in keys if k.startswith("cooperative:")}
-        chosen |= {k: "columns" for k in keys if k.startswith("map:")}
-        chosen |= {"COLUMNS": 8, "BLOCK": 64, "COLUMN_VEC": 1 if shared else 4, "ROW_ITEMS": 4 if shared else 1}
+        chosen: dict[str, Any] = {f"map:{name}": "columns", f"cooperative:{name}": shared}
+        chosen |= {"COLUMNS": 8, "BLOCK": 64, "COLUMN_VEC": 1 if shared else 4, "ROW_ITEMS": 4 if shared else 8}
         found.append(write(graph, chosen | ({"COOP_BLOCKS": 4} if shared else {})))
     return found
 
