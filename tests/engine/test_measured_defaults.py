@@ -283,6 +283,22 @@ def test_blocks_of_several_queries_of_a_decoded_token_are_small(heads: int, thre
     assert of(found, "call:scaled_dot_product_attention")[:1] == ["split"] and found["DECODE_BLOCK"] == threads
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "wanted"),
+    [
+        (16384, 4096, {"COLUMN_VEC": 8, "COLUMNS": 32, "COOP_BLOCKS": 33}),
+        (4096, 1000, {"COLUMN_VEC": 8, "COLUMNS": 16, "COOP_BLOCKS": 32}),
+        (1000, 1024, {"COLUMN_VEC": 1, "COLUMNS": 8, "BLOCK": 512, "cooperative:var_mean_kernel": False}),
+        (64, 512, {"COLUMN_VEC": 1, "COLUMNS": 32}),
+        (786432, 16, {"COLUMN_VEC": 8, "COLUMNS": 2}),
+    ],
+)
+def test_statistics_of_columns_fill_the_device(rows: int, columns: int, wanted: dict[str, Value]) -> None:
+    """By blocks that share columns, narrower where there are few; short columns by narrow vectors."""
+    found = chosen(Op(lambda x: torch.var_mean(x, 0)), (rows, columns), dtype=HALF)
+    assert {key: found.get(key) for key in wanted} == wanted, found
+
+
 @pytest.mark.parametrize(("side", "mappings"), [(8192, ["block", "columns"]), (1024, ["block"])])
 def test_a_matrix_is_reduced_along_its_rows_and_along_its_columns_apart(side: int, mappings: list[str]) -> None:
     assert of(chosen(Op(both_ways), (side, side)), "map:") == mappings

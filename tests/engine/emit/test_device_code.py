@@ -70,7 +70,7 @@ def test_every_definition_has_one_header_but_overloads() -> None:
     shared = {name for name, headers in homes.items() if len(headers) > 1}
     assert shared == {
         *("block_reduce", "lane_reduce", "shuffle_xor", "add_tile", "load_vector", "store_vector"),
-        *("floor_div", "floor_mod", "truncated_mod"),
+        *("combine_strided", "floor_div", "floor_mod", "truncated_mod"),
     }
 
 

@@ -17,6 +17,7 @@ STREAMING = ("streaming_loads", "streaming_stores")
 """Headers that define functions of `vector_access` otherwise; a program includes them before all others."""
 _OVERLOADED = {
     "block_reduce": "block_reduce",
+    "combine_strided": "block_reduce",
     "lane_reduce": "lanes",
     "shuffle_xor": "lanes",
     "load_vector": "vector_access",

@@ -6,6 +6,7 @@ from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import Var, ix
 from hipwright.engine.layout.pointwise import (
     COOP_KEPT,
+    COOP_THREADS,
     DEVICE_ELEMENTS,
     DEVICE_THREADS,
     FEW_BLOCKS,
@@ -41,10 +42,14 @@ flight. The largest of 64 x 4096 x 2047 took an H200 478 us with four, 602 with 
 and 639.
 """
 LEAST_SHARE = 8
-"""Vectors side by side in the narrowest block. Where columns are read again after the reductions, so that blocks cannot
-share one, and such blocks of full vectors are too few for the device, vectors are narrower: a linear layer of 1024 x
-1000 to 256 halves with a batch norm in training mode took an H200 79 us with eight columns a thread, 40 with four, 28
-with two, 21 with one.
+"""Vectors side by side in the narrowest block. Where blocks cannot share a column, because columns are read again after
+the reductions or are short, and such blocks of full vectors are too few for the device, vectors are narrower: a linear
+layer of 1024 x 1000 to 256 halves with a batch norm in training mode took an H200 79 us with eight columns a thread, 40
+with four, 28 with two, 21 with one.
+"""
+DEEP, SHALLOW, MEDIUM_SHARE = 16, 8, 16
+"""Elements of a column that each thread of sharing blocks takes at least; where that gives less than a block for each
+multiprocessor, the elements and the vectors side by side.
 """
 LONG_COLUMN = 1024
 SHORT_SEGMENT, GATHERED_ROWS = 64, 8
@@ -66,12 +71,18 @@ def columns(plan: ReductionPlanner, registers: bool) -> RowLayout:
     if registers:
         threads, share, kept = _column_block(plan, vec)
     narrow = 0 if registers else _cached_columns(plan, vec)
-    while vec > 1 and plan.follows and not (odd or narrow) and plan.rows < FEW_BLOCKS * LEAST_SHARE * vec:
+    deep = DEEP if registers else _depth(plan, vec, threads // min(share, power(vectors)), vectors)
+    while vec > 1 and (plan.follows or not deep) and not (odd or narrow) and plan.rows < FEW_BLOCKS * LEAST_SHARE * vec:
         vec, vectors = vec // 2, -(-across // (vec // 2))
+        kept = kept if plan.follows else COOP_KEPT
     while share > 8 and share >= 2 * vectors and vectors < 32:
+        share //= 2
+    while not registers and share > 2 and share * vec >= 2 * plan.rows:
         share //= 2
     if not registers and _short_columns(plan, vectors):
         threads, share = 512, 8
+    elif deep == SHALLOW:
+        share = min(share, MEDIUM_SHARE)
     many = plan.rows >= MOST_COLUMN_BLOCKS * vec * share
     if not registers and many and plan.length <= SHORT_SEGMENT and plan.gathers():
         threads, kept = max(64, share * power(-(-plan.length // GATHERED_ROWS))), GATHERED_ROWS * vec
@@ -83,20 +94,32 @@ def columns(plan: ReductionPlanner, registers: bool) -> RowLayout:
     items = min(-(-plan.length // lanes), max(kept // vec, 1))
     blocks = -(-plan.rows // (vec * share))
     layout = RowLayout(
-        "columns", plan.knob("BLOCK", threads), plan.knob("COLUMNS", share, more={narrow} if narrow == share else ())
+        "columns", plan.knob("BLOCK", threads), plan.knob("COLUMNS", share, more={share} if share < LEAST_SHARE else ())
     )
     plan.set_vectors(layout, "COLUMN_VEC", vec, items)
     layout.registers = registers
     layout.rest_items = "1" if plan.length <= lanes * items else layout.items
     layout.whole = plan.static is not None and 0 < plan.static <= lanes * max(kept // vec, 1)
-    shares = min(MOST_COLUMN_BLOCKS // max(blocks, 1), plan.length // (lanes * 16))
+    shares = min(MOST_COLUMN_BLOCKS // max(blocks, 1), plan.length // (lanes * (deep or DEEP)))
     if not plan.follows and plan.length >= 512 and not plan.overwrites():
-        default = blocks < FEW_BLOCKS and shares >= 2
+        default = deep > 0 and blocks < FEW_BLOCKS and shares >= 2
         if plan.choose(f"cooperative:{plan.body.name}", (False, True), default):
             layout.blocks = _cooperates(plan, blocks, max(shares, 2))
             lanes *= min(max(shares, 2), MOST_COOPERATING)
     layout.long_sums = plan.length // lanes >= LONG_CHAIN
     return layout
+
+
+def _depth(plan: ReductionPlanner, vec: int, lanes: int, vectors: int) -> int:
+    """Elements of a column that each thread takes where blocks share it; 0 where they do not.
+
+    vec, lanes: of a block as wide as the columns allow.
+    """
+    short = plan.length < max(512, 2 * lanes * DEEP) or _short_columns(plan, vectors)
+    if plan.follows or short or plan.overwrites():
+        return 0
+    threads = plan.rows // vec * (plan.length // DEEP)
+    return SHALLOW if 2 * threads < FEW_BLOCKS * COOP_THREADS else DEEP
 
 
 def _cooperates(plan: ReductionPlanner, blocks: int, shares: int) -> str:

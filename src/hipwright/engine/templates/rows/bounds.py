@@ -8,6 +8,7 @@ from hipwright.engine.fuse.groups import GroupMember
 from hipwright.engine.ir.expr import FLOATING
 from hipwright.engine.ir.index import divide
 from hipwright.engine.templates.base import depends
+from hipwright.engine.templates.rows.column_moments import ColumnMoments
 from hipwright.engine.templates.rows.long_sums import LongSums
 from hipwright.engine.templates.rows.reducers import ReducerState
 from hipwright.engine.templates.rows.state import RowState
@@ -28,6 +29,7 @@ class TileBounds:
         self._set_items(state.items if sweep is state.row_sweep else self._part_items())
         self.values = [s.value for s in made] + [m.value for m in full]
         self.long_sums = LongSums(state.emit, state.layout, made)
+        self.column_moments = ColumnMoments(state.emit, state.layout, made)
 
     def _part_items(self) -> str:
         """The vectors of a part of the row that a thread loads at once: as large a share as the part is of the row."""

@@ -125,11 +125,11 @@ class CooperativeBlocks:
         self.buffers[name] = ([outer * ix(Sym(self.size)) * self.published + 1], "int64")
 
     def _padded_columns(self, layout: RowLayout) -> Ix:
-        """The columns of all vectors: at most a vector more on each line than there are columns."""
+        """The columns of all blocks: at most a vector more on each line than there are columns, and a block more."""
         space = self.body.group.space
         outer = [k for k in range(len(space)) if k not in self.body.group.dims]
-        vec = int(layout.vec) if layout.vec.isdigit() else ix(Sym(layout.vec))
-        return product([space[k] for k in outer[:-1]]) * (space[outer[-1]] + vec)
+        vec, share = (int(s) if s.isdigit() else ix(Sym(s)) for s in (layout.vec, layout.share))
+        return product([space[k] for k in outer[:-1]]) * (space[outer[-1]] + vec) + ix(vec) * share
 
     def _store(self, s: ReducerState, layout: RowLayout) -> None:
         """Stores this block's partial of a state."""
@@ -137,11 +137,11 @@ class CooperativeBlocks:
         if not self.columns:
             emit.line(f"if (threadIdx.x == 0) {s.name}_partials[row * blocks + block_rank] = {s.name};")
             return
-        emit.open("if (active && lane == 0)")
         emit.line("#pragma unroll")
         emit.open(f"for (int v = 0; v < {layout.vec}; ++v)")
-        emit.line(f"{s.name}_partials[(vector * blocks + block_rank) * {layout.vec} + v] = {s.name}[v];")
-        emit.close()
+        emit.line(f"if (lane != v % ({layout.threads} / {layout.share})) continue;")
+        place = f"((row * blocks + block_rank) * {layout.vec} + v) * {layout.share} + threadIdx.x % {layout.share}"
+        emit.line(f"{s.name}_partials[{place}] = {s.name}[v];")
         emit.close()
 
     def _synchronise(self) -> None:
@@ -167,15 +167,11 @@ class CooperativeBlocks:
             call = f"combine_partials<{s.struct}>({s.name}_partials + row * blocks, blocks, {start}"
             emit.line(f"{s.name} = {call}, {s.operator}());")
             return
-        emit.line("#pragma unroll")
-        emit.open(f"for (int v = 0; v < {layout.vec}; ++v)")
-        emit.line(f"{s.name}[v] = {start};")
-        emit.open(f"for (int p = lane; p < blocks; p += {layout.threads} / {layout.share})")
-        partial = f"{s.name}_partials[(vector * blocks + p) * {layout.vec} + v]"
-        emit.line(f"{s.name}[v] = {s.operator}()({s.name}[v], {partial});")
-        emit.close()
-        emit.close()
-        emit.line(f"column_reduce<{layout.threads}, {layout.share}, {layout.vec}>({s.name}, {s.operator}());")
+        emit.used.add("combine_column_partials")
+        sizes = f"{layout.threads}, {layout.share}, {layout.vec}"
+        partials = f"{s.name}_partials + row * blocks * ({layout.vec} * {layout.share})"
+        call = f"combine_column_partials<{sizes}>({s.name}, {partials}, blocks"
+        emit.line(f"{call}, {start}, {s.operator}());")
 
     def finish(self, kernel: EmittedKernel, tiles: str, total: str, full_blocks: str, threads: str) -> None:
         """Adds what the plan computes: the number of blocks and their memory.

@@ -24,7 +24,8 @@ class LongSums:
     def __init__(self, emit: Emitter, layout: RowLayout, made: Sequence[ReducerState]) -> None:
         self.emit, self.columns, self.vec = emit, layout.mapping == "columns", layout.vec
         long = layout.long_sums
-        sums = [s for s in made if s.kind in ("sum", "moments") and s.ctype == "float"] if long else []
+        kinds = ("sum",) if self.columns else ("sum", "moments")  # ColumnDeviations have a total of their own
+        sums = [s for s in made if s.kind in kinds and s.ctype == "float"] if long else []
         self.totals = [(s, emit.fresh(f"{s.name}_total")) for s in sums]
         self.opened = False
 

@@ -165,14 +165,14 @@ class RowScope:
     # ------------------------------------------------------------ a row's values
 
     def store_row(self, member: GroupMember, name: str | None) -> None:
-        """Stores a value of the row by one of its threads. name: its text, or None to compute it."""
+        """Stores a value of the row by one thread; columns are stored by a thread each. name: its text, or None."""
         emit = self.emit
-        own = "threadIdx.x == 0" if self.layout.mapping == "block" else "active && lane == 0"
+        own = {"block": "threadIdx.x == 0", "lanes": "active && lane == 0"}.get(self.layout.mapping, "active")
         if self.blocks and self.blocks.waits:
             own = f"block_rank == 0 && {own}"
         emit.open(f"if ({own})")
         if self.columns:
-            self.open_columns("v < width")
+            self.open_columns(f"v < width && lane == v % {self.threads.count}")  # they wait for memory together
         emit.count([member.value])
         text = name if name is not None else emit.text(member.value)[0]
         emit.line(self.body.store(member, text, emit.position(member.position)))

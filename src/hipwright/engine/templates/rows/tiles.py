@@ -82,6 +82,7 @@ class Tiles(TileBounds):
         begin = "(block_rank + blocks * (1 + cached_tiles))" if after_first and self.k.row_cache else begin
         span = self.span
         self.long_sums.open()
+        self.column_moments.open()
         chunks = after_first and layout.rest_items == "chunks"
         if after_first and layout.rest_items and not self.segmented and not chunks:
             self._set_items(layout.rest_items)
@@ -104,6 +105,7 @@ class Tiles(TileBounds):
             self._tile("start", keep=False)
         emit.close()
         self.long_sums.close()
+        self.column_moments.close()
 
     def _tile_count(self) -> str:
         segments = self.emit.position(self.k.segments)
@@ -217,6 +219,7 @@ class Tiles(TileBounds):
         """Writes the loop over the tile's elements; down each column for the columns mapping."""
         k, emit, columns = self.k, self.emit, self.k.columns
         if columns:
+            self.column_moments.open_tile(self.items)
             k.open_columns()
             self._declare_state_tiles(self.items)
             k.hoist(self.values, self.level if keep else 0)
@@ -239,6 +242,7 @@ class Tiles(TileBounds):
         if columns:
             self._add_state_tiles("[v]")
             emit.close()
+            self.column_moments.close_tile()
 
     def _declare_state_tiles(self, size: str) -> None:
         """Declares the values that states take a tile at a time."""
@@ -249,7 +253,7 @@ class Tiles(TileBounds):
 
     def _add_state_tiles(self, column: str) -> None:
         for s in self.made:
-            if s.by_tile:
+            if s.by_tile and not self.column_moments.add(s, f"{self._all_full()} ? {self.items} : count"):
                 self.emit.line(f"{s.name}{column} = {s.add_tile}({s.name}{column}, {s.name}_tile, count);")
         self.long_sums.close_tile(column)
 

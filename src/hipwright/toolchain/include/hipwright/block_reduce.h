@@ -59,15 +59,23 @@ __device__ T shuffle_xor_words(T v, int distance) {
     return v;
 }
 
+// Combines the values at `first`, `stride` apart, of `sets` sets in their order.
+template <typename T, typename Op>
+__device__ T combine_strided(const T* first, int stride, int sets, Op op) {
+    T total = first[0];
+    for (int k = 1; k < sets; ++k) total = op(total, first[k * stride]);
+    return total;
+}
+
 // Reduces N columns per thread over the rows of a block, WIDTH threads wide. Every thread returns the results: lanes of
 // a wave combine by shuffles, then waves through LDS, where a thread combines one column.
 template <int BLOCK_SIZE, int WIDTH, int N, typename T, typename Op>
 __device__ void column_reduce(T (&v)[N], Op op) {
     if (BLOCK_SIZE <= WIDTH) return;
     constexpr int MAX_ROWS = WIDTH < 32 ? BLOCK_SIZE / 32 : BLOCK_SIZE / WIDTH;  // half with waves of 64
-    constexpr int LDS_COLUMNS = 32768 / (MAX_ROWS * WIDTH * (int)sizeof(T)),
+    constexpr int LDS_COLUMNS = 16384 / (MAX_ROWS * WIDTH * (int)sizeof(T)),  // four blocks fit a compute unit of AMD
                   CHUNK = LDS_COLUMNS < 1 ? 1 : LDS_COLUMNS < N ? LDS_COLUMNS : N;
-    __shared__ T partial[MAX_ROWS][WIDTH * CHUNK];
+    __shared__ T partial[MAX_ROWS][CHUNK * WIDTH];
 #pragma unroll
     for (int j = 0; j < N; ++j)
         for (int distance = WIDTH; distance < warpSize; distance *= 2)
@@ -80,17 +88,14 @@ __device__ void column_reduce(T (&v)[N], Op op) {
         if ((int)threadIdx.x % step < WIDTH) {
 #pragma unroll
             for (int j = 0; j < CHUNK; ++j)
-                if (first + j < N) partial[row][column * CHUNK + j] = v[first + j];
+                if (first + j < N) partial[row][j * WIDTH + column] = v[first + j];  // neighbours to neighbouring banks
         }
         __syncthreads();
-        for (int k = threadIdx.x; k < WIDTH * CHUNK; k += BLOCK_SIZE) {
-            T total = partial[0][k];
-            for (int w = 1; w < rows; ++w) total = op(total, partial[w][k]);
-            partial[0][k] = total;
-        }
+        for (int k = threadIdx.x; k < CHUNK * WIDTH; k += BLOCK_SIZE)
+            partial[0][k] = combine_strided(&partial[0][k], CHUNK * WIDTH, rows, op);
         __syncthreads();
 #pragma unroll
         for (int j = 0; j < CHUNK; ++j)
-            if (first + j < N) v[first + j] = partial[0][column * CHUNK + j];
+            if (first + j < N) v[first + j] = partial[0][j * WIDTH + column];
     }
 }

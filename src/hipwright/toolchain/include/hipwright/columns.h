@@ -3,10 +3,51 @@
 #include <hip/hip_runtime.h>
 #include <hipwright/tile.h>
 
+// load_columns for 2-byte types, in pairs, as words: load_tile_16bit says why.
+template <int ITEMS, int N, typename T, typename I>
+__device__ Tile<T, ITEMS * N> load_columns_16bit(const T* __restrict__ p, I base, I step, I n, I stride, int width) {
+    unsigned words[ITEMS * N / 2];
+    const bool aligned = width == N && is_vector_aligned<T, N>(p) && is_vector_aligned<T, N>(p + stride);
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const I row = base + k * step;
+        const T* const from = p + (row < n ? row : n - 1) * stride;
+        if (aligned && n > 0) {
+#if HIPWRIGHT_AMD
+            T pairs[N];
+            load_vector<N>(from, pairs);
+            __builtin_memcpy(words + k * N / 2, pairs, N * sizeof(T));
+#else
+            load_vector<N / 2>(reinterpret_cast<const unsigned*>(from), words + k * N / 2);
+#endif
+        } else {
+#pragma unroll
+            for (int j = 0; j < N; j += 2) {
+                unsigned short pair[2] = {0, 0};
+#pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                    if (row >= n || j + i >= width) continue;
+                    const T element = from[j + i];
+                    __builtin_memcpy(pair + i, &element, 2);
+                }
+                words[(k * N + j) / 2] = pair[0] | (unsigned)pair[1] << 16;
+            }
+        }
+    }
+    Tile<T, ITEMS * N> tile = {};
+#pragma unroll
+    for (int k = 0; k < ITEMS * N; ++k) {
+        const unsigned short bits = words[k / 2] >> k % 2 * 16;
+        __builtin_memcpy(tile.v + k, &bits, 2);
+    }
+    return tile;
+}
+
 // Loads vectors of `width` <= N neighbouring columns from the rows base, base + step, ... (ITEMS of them) below n. Rows
 // are `stride` elements apart.
 template <int ITEMS, int N, typename T, typename I>
 __device__ Tile<T, ITEMS * N> load_columns(const T* __restrict__ p, I base, I step, I n, I stride, int width) {
+    if constexpr (sizeof(T) == 2 && N % 2 == 0) return load_columns_16bit<ITEMS, N>(p, base, step, n, stride, width);
     Tile<T, ITEMS * N> tile = {};
     const bool aligned = width == N && is_vector_aligned<T, N>(p) && (N == 1 || is_vector_aligned<T, N>(p + stride));
     if (aligned && n > 0) {  // beyond the last row, the last one is loaded again

@@ -48,6 +48,36 @@ __device__ T combine_partials(const T* partials, int blocks, T start, Op op) {
     return lane_reduce<32>(start, op);
 }
 
+// Combines the partials of the cooperative blocks that share N columns of each of WIDTH threads: those of one block lie
+// side by side, by column and then by thread. Every thread returns the results, as of column_reduce.
+template <int BLOCK_SIZE, int WIDTH, int N, typename T, typename Op>
+__device__ void combine_column_partials(T (&v)[N], const T* partials, int blocks, T start, Op op) {
+    constexpr int ALL = WIDTH * N, FITTING = BLOCK_SIZE / ALL, GROUPS = FITTING < 2 ? 1 : FITTING < 16 ? FITTING : 16;
+    constexpr int AT_ONCE = 8;  // loads in flight
+    __shared__ T totals[GROUPS * ALL];
+    __syncthreads();  // `totals` may still be read from the previous call
+    for (int k = threadIdx.x; k < GROUPS * ALL; k += BLOCK_SIZE) {
+        T total = start;
+        for (int first = k / ALL; first < blocks; first += GROUPS * AT_ONCE) {
+            T found[AT_ONCE];
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; ++i) {
+                const int block = first + i * GROUPS;
+                found[i] = block < blocks ? partials[block * ALL + k % ALL] : start;
+            }
+            total = op(total, combine_strided(found, 1, AT_ONCE, op));
+        }
+        totals[k] = total;
+    }
+    __syncthreads();
+    if constexpr (GROUPS > 1) {
+        if ((int)threadIdx.x < ALL) totals[threadIdx.x] = combine_strided(&totals[threadIdx.x], ALL, GROUPS, op);
+        __syncthreads();
+    }
+#pragma unroll
+    for (int j = 0; j < N; ++j) v[j] = totals[j * WIDTH + threadIdx.x % WIDTH];
+}
+
 // Publishes a partial to the other cooperative blocks: floats, two in a 64-bit word, inverted, in memory that is zeroed
 // before. A word that is not zero is complete, so that readers need no fence: NaNs are stored in one form, of which no
 // word becomes zero.

@@ -6,7 +6,7 @@
 // Moments of a set of values: their number, the mean as pivot + offset, so that a large mean costs no digits, and the
 // sum of squared deviations from the mean.
 template <typename T>
-struct Moments {
+struct alignas(16) Moments {
     T count, pivot, offset, squares;
     __device__ T mean() const { return pivot + offset; }
     __device__ T rest() const { return pivot - mean() + offset; }  // the part of the mean that rounding to T loses
@@ -86,6 +86,26 @@ __device__ Moments<T> reduce_moments(Moments<T> v, int lanes) {
     for (int step = lanes / 2; step > 0; step >>= 1) {
         residual += __shfl_xor(residual, step);
         squares += __shfl_xor(squares, step);
+    }
+    const T offset = count == T(0) ? T(0) : fast_fraction(residual, count);
+    return {count, pivot, offset, squares - residual * offset};
+}
+
+// Combines the moments at `first`, `stride` apart, of `sets` sets, as reduce_moments does.
+template <typename T>
+__device__ Moments<T> combine_strided(const Moments<T>* first, int stride, int sets, MergeMoments) {
+    T count = T(0), sum = T(0), residual = T(0), squares = T(0);
+    for (int k = 0; k < sets; ++k) {
+        const Moments<T> part = first[k * stride];
+        count += part.count;
+        sum += part.count * part.mean();
+    }
+    const T pivot = count == T(0) ? T(0) : fast_fraction(sum, count);
+    for (int k = 0; k < sets; ++k) {
+        const Moments<T> part = first[k * stride];
+        const T distance = part.pivot - pivot + part.offset, weighted = part.count * distance;
+        residual += weighted;
+        squares += part.squares + distance * weighted;
     }
     const T offset = count == T(0) ? T(0) : fast_fraction(residual, count);
     return {count, pivot, offset, squares - residual * offset};
