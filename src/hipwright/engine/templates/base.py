@@ -24,7 +24,10 @@ LARGEST_E4M3 = 448.0
 """The largest number of float8_e4m3fn, to which conversion saturates."""
 WORDS_ALIGNED = 16
 """Bytes of the boundary at which tensors begin of which words of bits are loaded."""
-FAST = {"exp": "exp_fast", "sqrt": "sqrt_fast"}
+FAST = {
+    name: f"{name}_fast"
+    for name in ("exp", "expm1", "sqrt", "sigmoid", "silu", "mish", "elu", "selu", "celu", "softplus")
+}
 """Functions that cost a fraction of the exact ones and are off by a few ulp of float."""
 
 
