@@ -113,3 +113,10 @@ def test_ends(name: str) -> None:
     x = torch.linspace(-100, 100, 1016).bfloat16()
     x[:6] = torch.tensor([INFINITY, -INFINITY, float("nan"), 0.0, -0.0, 3e38])
     assert f"{name}_fast(" in check(Op(lambda v: module(v)), [x], choices={f"map:{name}_kernel": "vector"})
+
+
+def test_sides_of_a_choice_are_computed_before_it() -> None:
+    """A call in one side alone would be a branch for every element."""
+    x = torch.linspace(-10, 10, 1016).bfloat16()
+    text = check(Op(lambda v: torch.where(v > 0, v, torch.expm1(v) * 0.1)), [x], choices={"map:where_kernel": "vector"})
+    assert "expm1_fast(" in text and not [line for line in text.splitlines() if "? " in line and "_fast(" in line]

@@ -1,5 +1,5 @@
 // Functions for kernels whose results are all half types: off by a few units of float, and a fraction of the instructions
-// of the exact ones. None branches.
+// of the exact ones. Both sides of a choice are computed before it, so that no compiler branches.
 #pragma once
 #include <hip/hip_runtime.h>
 #include <hipwright/arithmetic.h>
@@ -33,14 +33,16 @@ __device__ inline float sqrt_fast(float x) {
 __device__ inline float expm1_fast(float x) {
     // 2^-19 of the result: below a quarter by the series, elsewhere the 1 cancels little
     const float series = x * (1.0f + x * (0.5f + x * (1.0f / 6 + x * (1.0f / 24 + x * (1.0f / 120)))));
-    return fabsf(x) < 0.25f ? series : exp_fast(x) - 1.0f;
+    const float difference = exp_fast(x) - 1.0f;
+    return fabsf(x) < 0.25f ? series : difference;
 }
 
 __device__ inline float log1p_exp_fast(float x) {
     // log(1 + exp(x)) up to x = 80: of small exponentials by the series
     const float t = exp_fast(x);
     const float tail = 1.0f / 3 - t * (0.25f - t * (0.2f - t * (1.0f / 6)));
-    return t < 0.125f ? t * (1.0f - t * (0.5f - t * tail)) : __logf(1.0f + t);
+    const float series = t * (1.0f - t * (0.5f - t * tail)), logarithm = __logf(1.0f + t);
+    return t < 0.125f ? series : logarithm;
 }
 
 __device__ inline float reciprocal_fast(float x) {
@@ -71,17 +73,21 @@ __device__ inline float mish_fast(float x) {
 }
 
 __device__ inline float selu_fast(float x) {
-    return 1.0507009873554805f * (x > 0.0f ? x : 1.6732632423543772f * expm1_fast(x));
+    const float below = 1.6732632423543772f * expm1_fast(x);
+    return 1.0507009873554805f * (x > 0.0f ? x : below);
 }
 
 __device__ inline float elu_fast(float x, float alpha, float scale, float input_scale) {
-    return x > 0.0f ? x * scale : alpha * scale * expm1_fast(x * input_scale);
+    const float below = alpha * scale * expm1_fast(x * input_scale);
+    return x > 0.0f ? x * scale : below;
 }
 
 __device__ inline float celu_fast(float x, float alpha) {
-    return x > 0.0f ? x : alpha * expm1_fast(divide_approx(x, alpha));
+    const float below = alpha * expm1_fast(divide_approx(x, alpha));
+    return x > 0.0f ? x : below;
 }
 
 __device__ inline float softplus_fast(float x, float beta, float threshold) {
-    return x * beta > threshold ? x : divide_approx(log1p_exp_fast(x * beta), beta);
+    const float below = divide_approx(log1p_exp_fast(x * beta), beta);
+    return x * beta > threshold ? x : below;
 }
