@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from hipwright.engine import space
 from hipwright.records import Program
-from tests.engine.harness import Op, check, run
+from tests.engine.harness import Op, captured, check, run
 
 INFINITY = float("inf")
 LOG2E = np.log2(np.e)
@@ -117,6 +118,16 @@ def test_ends(name: str) -> None:
 
 def test_sides_of_a_choice_are_computed_before_it() -> None:
     """A call in one side alone would be a branch for every element."""
-    x = torch.linspace(-10, 10, 1016).bfloat16()
-    text = check(Op(lambda v: torch.where(v > 0, v, torch.expm1(v) * 0.1)), [x], choices={"map:where_kernel": "vector"})
+    x, model = torch.linspace(-10, 10, 1016).bfloat16(), Op(lambda v: torch.where(v > 0, v, torch.expm1(v) * 0.1))
+    names = [key for key in space(captured(model, [x])) if key.startswith("map:")]
+    text = check(model, [x], choices=dict.fromkeys(names, "vector"))
     assert "expm1_fast(" in text and not [line for line in text.splitlines() if "? " in line and "_fast(" in line]
+
+
+def test_operands_and_epilogues_of_calls() -> None:
+    """A pool of quotients, and an activation behind it; float results keep exact functions."""
+    model = Op(lambda v: torch.nn.functional.silu(torch.nn.functional.avg_pool2d(v / (1 + v.abs()), 3, 2)))
+    x = torch.randn(2, 4, 17, 30)
+    for given, fast in ((x.half(), True), (x, False)):
+        text = check(model, [given])
+        assert ("divide_approx(" in text, "silu_fast(" in text) == (fast, fast)

@@ -31,6 +31,11 @@ FAST = {
 """Functions that cost a fraction of the exact ones and are off by a few ulp of float."""
 
 
+def fast_functions(values: Sequence[E]) -> dict[int, str]:
+    """{expression id: the fast function}, for calls in values."""
+    return {e.id: FAST[e.attr] for e in walk(values) if e.op == "fn" and e.attr in FAST and e.ctype == "float"}
+
+
 @dataclass(eq=False)
 class EmittedKernel:
     """A finished kernel: its text, and how the plan launches it."""
@@ -176,8 +181,7 @@ class Body:
         error.
         """
         if all(dtype in ("float16", "bfloat16") for _, dtype in self.need.stores.values()):
-            found = (e for e in walk(values) if e.op == "fn" and e.attr in FAST and e.ctype == "float")
-            self.emit.instead |= {e.id: FAST[e.attr] for e in found}
+            self.emit.instead |= fast_functions(values)
 
     def stored_value(self, member: GroupMember) -> str:
         """A member's value as memory holds it, rounded once; the value of a copy is not converted at all."""

@@ -23,21 +23,32 @@ QUOTIENTS = ("reciprocal", "softsign")
 """Functions that are divisions."""
 
 
+def approximates(need: Need) -> bool:
+    """Whether all results of a kernel are half types."""
+    return all(dtype in ("float16", "bfloat16") for _, dtype in need.stores.values())
+
+
 def use_reciprocals(c: LoweringContext, group: Group, need: Need) -> None:
     """Replaces divisions by a constant and those of a row's elements by a value of the row, and approximates others.
 
     Divisions of a row's values happen once a row and stay as they are. So do divisions whose last bit may decide (below
     floor, comparisons, conversions to integers).
     """
-    if not all(dtype in ("float16", "bfloat16") for _, dtype in need.stores.values()):
+    if not approximates(need):
         return
     along = {group.variables[d].name for d in group.dims} | {v.name for v in group.columns.values()}
     memo: dict[int, bool] = {}
+    values = without_divisions(c, [m.value for m in group.members], lambda e: not along or depends(e, along, memo))
+    for member, value in zip(group.members, values, strict=True):
+        member.value = value
 
-    def of_elements(e: E) -> bool:
-        return not along or depends(e, along, memo)
 
-    values = _divided(c, [m.value for m in group.members], of_elements)
+def without_divisions(c: LoweringContext, values: Sequence[E], of_elements: Callable[[E], bool]) -> list[E]:
+    """The values with products and approximate quotients for divisions whose last bit does not decide.
+
+    of_elements: whether an expression has more than one value a row.
+    """
+    values = _divided(c, values, of_elements)
     exact = _deciding(values)
 
     def product_of(e: E, before: E) -> E | None:
@@ -51,9 +62,7 @@ def use_reciprocals(c: LoweringContext, group: Group, need: Need) -> None:
             return c.arena.call("divide_approx", x, divisor)
         return c.arena.binary("*", x, c.arena.call("saturated_reciprocal", divisor)) if of_elements(x) else None
 
-    values = c.arena.rewrite(values, lambda a: None, lambda e: None, product_of)
-    for member, value in zip(group.members, values, strict=True):
-        member.value = value
+    return c.arena.rewrite(values, lambda atom: None, lambda load: None, product_of)
 
 
 def _divided(c: LoweringContext, values: Sequence[E], wanted: Callable[[E], bool]) -> list[E]:

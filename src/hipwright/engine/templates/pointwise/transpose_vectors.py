@@ -1,4 +1,4 @@
-"""Transposes by 16-byte vectors on both sides of LDS, where sizes and types allow it.
+"""Transposes by vectors on both sides of LDS, of 16 bytes or fewer, where sizes and types allow it.
 
 A lane that moves one element at a time moves 4 bytes of the 16 it could, of half types 2. Here it loads a vector along
 `a` and stores one along `b`. In LDS, 4-byte elements lie as in transpose.py; of half types a thread loads vectors of
@@ -19,7 +19,7 @@ from hipwright.engine.templates.base import Body
 from hipwright.engine.templates.sweep import VECTOR_LENGTH
 
 HALVES = 8
-"""Elements of 2 bytes in a vector of 16 bytes; where they do not divide the sizes, half or a quarter as many are one."""
+"""Elements of 2 bytes in 16 bytes; where they do not divide the sizes, a vector has half or a quarter as many."""
 NAMES = ("slot", "by_vectors", "out", "tb1", "v")
 Staged = dict[tuple[str, str], str]
 
