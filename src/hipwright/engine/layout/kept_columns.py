@@ -9,8 +9,9 @@ from hipwright.engine.layout.planner import SIZES, LayoutPlanner, power
 from hipwright.engine.templates.pointwise.column_values import loads_beside
 from hipwright.engine.templates.rows.layout import RowLayout
 
-LEAST_THREADS = 1 << 17
-"""Threads that must remain: 1,024 blocks of 128, four for each of an MI300X's compute units."""
+LEAST_THREADS = 120_000
+"""Threads that must remain: 938 blocks of 128, seven for each multiprocessor of an H200 and three for each compute unit
+of an MI300X."""
 MOST_ROWS = 16
 MOST_KEPT = 48
 """Registers for the values of a thread's columns."""
