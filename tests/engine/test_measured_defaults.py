@@ -111,7 +111,7 @@ CASES: list[tuple[Callable[..., Any], list[tuple[int, ...]], torch.dtype, dict[s
     (lambda x: torch.amax(x, 1), [(64, 4096, 2047)], torch.float32, {"COLUMN_VEC": 4, "ROW_ITEMS": 16}),
     (logarithms, [(64, 16384)], torch.float32, {"cooperative:": False, "ROW_BLOCK": 512}),
     (logarithms, [(8, 131072)], torch.float32, {"cooperative:": True}),
-    (normalised_channels_last, [(2 << 20, 64), *[(64,)] * 4], HALF, {"map:": "rows", "LANES": 8}),
+    (normalised_channels_last, [(2 << 20, 64), *[(64,)] * 4], HALF, {"map:": "columns", "LANES": 8}),
     (grouped_channels_last, [(8, 4096, 320)], HALF, {"map:": "columns"}),
     (lambda x: F.avg_pool1d(x, 9, 1, 4), [(64, 128, 65536)], torch.float32, {"STENCIL_BLOCK": 128}),
     (lambda x: F.avg_pool1d(x.transpose(1, 2), 9, 1, 4), [(256, 336, 321)], torch.float32, {"STENCIL_BLOCK": 256}),

@@ -12,7 +12,8 @@ from hipwright.engine.fuse.groups import Group, GroupMember, base_name
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import ZERO, Ix, product
 from hipwright.engine.layout.decisions import Decisions
-from hipwright.engine.layout.pointwise import FEW_COLUMNS, SMALL, PointwisePlanner, ScanPlanner
+from hipwright.engine.layout.planner import FEW_COLUMNS, SMALL
+from hipwright.engine.layout.pointwise import PointwisePlanner, ScanPlanner
 from hipwright.engine.layout.rows import RowPlanner
 from hipwright.engine.lower.values import LoweredItem
 from hipwright.engine.partition.state import Lowered
@@ -25,6 +26,7 @@ from hipwright.engine.plan.writer import PlanWriter
 from hipwright.engine.templates.base import Body, EmittedKernel, Need
 from hipwright.engine.templates.call import CallBody, TemplateOptions
 from hipwright.engine.templates.call_scope import Temporary
+from hipwright.engine.templates.pointwise.column_rows import column_rows
 from hipwright.engine.templates.pointwise.elementwise import elementwise
 from hipwright.engine.templates.pointwise.inner import inner
 from hipwright.engine.templates.pointwise.rows import plain_rows
@@ -196,7 +198,7 @@ def _pointwise(group: Group, body: Body, planner: PointwisePlanner) -> tuple[Emi
     if layout is None:
         return elementwise(body, vec, items, threads), mapping
     group.dims = (len(group.space) - 1,)
-    return plain_rows(body, layout), mapping
+    return (column_rows if mapping == "columns" else plain_rows)(body, layout), mapping
 
 
 def _needed(group: Group, stored: set[str]) -> list[GroupMember]:

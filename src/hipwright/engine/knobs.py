@@ -25,6 +25,8 @@ KNOBS: dict[str, tuple[int, tuple[int, ...], str]] = {
     "ROW_VEC": (4, (1, 2, 4, 8), "neighbouring elements of a row a thread reads at once"),
     "LANES": (32, (4, 8, 16, 32), "lanes that share a short row"),
     "ROW_ITEMS": (4, (1, 2, 4, 8, 16, 32), "vectors of a row a thread loads at once"),
+    "COLUMN_ROWS": (8, (1, 2, 4, 8, 16, 32), "rows for which a thread keeps the values of its columns"),
+    "ROWS_AT_ONCE": (4, (1, 2, 4, 8), "rows whose vectors a thread loads at once"),
     "COLUMNS": (32, (8, 16, 32, 64), "vectors of neighbouring rows side by side in a block"),
     "COLUMN_VEC": (4, (1, 2, 4, 8), "neighbouring rows a thread handles"),
     "TRANSPOSE_TILE": (32, (32, 64), "side of a transposed tile"),

@@ -47,6 +47,16 @@ def test_whole_tiles_and_others(dtype: torch.dtype, rows: int, columns: int) -> 
     check(relued, [x.to(dtype)])
 
 
+@pytest.mark.parametrize("rows, columns, width", [(128, 100, 4), (68, 72, 4), (66, 130, 2), (64, 99, 0)])
+def test_narrower_vectors_of_halves(rows: int, columns: int, width: int) -> None:
+    """Where 16 bytes do not divide a size."""
+    x, bias = torch.randn(2, rows, columns).half(), torch.randn(columns).half()
+    check(biased, [x, bias], vectors=width > 0)
+    graph = captured(Op(biased), [x, bias])
+    (key,) = [k for k, choice in space(graph).items() if "transpose" in choice.options]
+    assert (f"store_whole<{width}>(" in write(graph, {key: "transpose"}).text) == (width > 0)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_operands_along_the_result(dtype: torch.dtype) -> None:
     x = torch.randn(2, 64, 96).to(dtype)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hipwright.engine import space, write
-from hipwright.engine.layout.pointwise import MULTIPROCESSORS, even_block_counts
+from hipwright.engine.layout.planner import MULTIPROCESSORS, even_block_counts
 from hipwright.program import parse
 from tests.engine.harness import Op, captured, compare, reference, run
 

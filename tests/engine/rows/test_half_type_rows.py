@@ -103,3 +103,12 @@ def test_one_division_per_row_in_ptx() -> None:
     inputs = [torch.empty(16384, 10007, dtype=torch.bfloat16), torch.empty(16384, 1)]
     ptx = twin(write(captured(model, inputs)))
     assert ptx.count("div.rn.f32") + ptx.count("rcp.rn.f32") == 2  # the temperature's and the sum's
+
+
+def test_activations_of_rows_are_fast() -> None:
+    """What is stored along the row; the sums that it follows from stay exact."""
+    model = Op(
+        lambda x: torch.nn.functional.selu(torch.sigmoid(x - torch.nn.functional.silu(x).mean(-1, keepdim=True)))
+    )
+    text = check(model, [torch.randn(9, 3000).half()])
+    assert "selu_fast(" in text and "sigmoid_fast(" in text and " silu(" in text

@@ -50,6 +50,44 @@ def test_constants_without_a_plain_reciprocal_divide(divisor: float) -> None:
     assert DIVIDED.search(kernels(text))
 
 
+QUOTIENTS: dict[str, Function] = {
+    "divided": lambda x, y: x / y,
+    "softsign": lambda x, y: torch.nn.functional.softsign(x) + y,
+    "reciprocal": lambda x, y: x.float().reciprocal().to(x.dtype) + y.sign(),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", QUOTIENTS)
+def test_divisions_of_elements_are_approximate(name: str, dtype: torch.dtype) -> None:
+    """Also of numbers at the ends of the range, infinities, zeros and NaN."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(9, 130, generator=generator).to(dtype) for _ in range(2))
+    ends = [float("inf"), float("-inf"), 0.0, -0.0, float("nan"), torch.finfo(dtype).max, torch.finfo(dtype).tiny, 1.0]
+    x[1, : len(ends) ** 2] = torch.tensor(ends).repeat(len(ends)).to(dtype)
+    y[1, : len(ends) ** 2] = torch.tensor(ends).repeat_interleave(len(ends)).to(dtype)
+    assert "divide_approx(" in check(Op(QUOTIENTS[name]), [x, y])
+
+
+@pytest.mark.parametrize("name", QUOTIENTS)
+def test_float_results_of_elements_divide(name: str) -> None:
+    assert "divide_approx" not in write(captured(Op(QUOTIENTS[name]), [torch.empty(9, 130)] * 2)).text
+
+
+def test_quotients_of_elements_that_decide_are_divided() -> None:
+    x = torch.arange(-600, 600).reshape(8, 150).half() * 0.3
+    text = check(Op(lambda x, y: ((x.float() / y.float()).floor() * 0.3).to(x.dtype)), [x, x.flip(0) + 0.5])
+    assert "divide_approx" not in text
+
+
+def test_quotients_of_a_rows_values_are_divided() -> None:
+    """They are computed once a row."""
+    text = check(
+        Op(lambda x: x - (1 / x.abs().float().sum(-1, keepdim=True)).to(x.dtype)), [torch.randn(9, 130).half()]
+    )
+    assert "divide_approx" not in text
+
+
 def test_float_results_divide() -> None:
     assert " / 0.3f" in write(captured(Op(lambda x: x / 0.3), [torch.empty(9, 130)])).text
 

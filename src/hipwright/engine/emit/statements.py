@@ -137,11 +137,17 @@ class Emitter(StatementBuilder):
         if e.op == "fn":
             return self._call(e), ATOM
         if e.op == "sel":
+            self._bind_fast(e.args[1:])
             test, a, b = (self._operand(x, TERNARY + 1) for x in e.args)
             return f"{test} ? {a} : {b}", TERNARY
         if e.op == "guard":
             return self._guard(e)
         return self._loop(e), ATOM
+
+    def _bind_fast(self, choices: Sequence[E]) -> None:
+        """Declares sides of a choice that call fast functions: compilers would branch, which costs more than both."""
+        for e in (e for e in choices if self.instead and any(a.id in self.instead for a in walk([e]))):
+            self.bind(e)
 
     def _operand(self, e: E, least: int) -> str:
         text, rank = self.text(e)

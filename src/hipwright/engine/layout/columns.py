@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import Var, ix
-from hipwright.engine.layout.pointwise import (
+from hipwright.engine.layout.planner import (
     COOP_KEPT,
     COOP_THREADS,
     DEVICE_ELEMENTS,

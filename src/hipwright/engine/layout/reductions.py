@@ -9,7 +9,7 @@ from hipwright.engine.fuse.directions import CACHED, step, way
 from hipwright.engine.fuse.groups import ROW
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import ix
-from hipwright.engine.layout.pointwise import FEW_COLUMNS, SIZES, LayoutPlanner
+from hipwright.engine.layout.planner import FEW_COLUMNS, SIZES, LayoutPlanner
 from hipwright.engine.templates.base import depends
 
 MANY_ROWS = 64

@@ -10,7 +10,7 @@ from hipwright.engine.ir.expr import indices, walk
 from hipwright.engine.ir.index import ix, product
 from hipwright.engine.ir.shapes import flatten
 from hipwright.engine.layout.columns import columns
-from hipwright.engine.layout.pointwise import (
+from hipwright.engine.layout.planner import (
     COOP_KEPT,
     COOP_THREADS,
     DEVICE_ELEMENTS,

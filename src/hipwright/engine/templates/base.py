@@ -24,8 +24,16 @@ LARGEST_E4M3 = 448.0
 """The largest number of float8_e4m3fn, to which conversion saturates."""
 WORDS_ALIGNED = 16
 """Bytes of the boundary at which tensors begin of which words of bits are loaded."""
-FAST = {"exp": "exp_fast", "sqrt": "sqrt_fast"}
+FAST = {
+    name: f"{name}_fast"
+    for name in ("exp", "expm1", "sqrt", "sigmoid", "silu", "mish", "elu", "selu", "celu", "softplus")
+}
 """Functions that cost a fraction of the exact ones and are off by a few ulp of float."""
+
+
+def fast_functions(values: Sequence[E]) -> dict[int, str]:
+    """{expression id: the fast function}, for calls in values."""
+    return {e.id: FAST[e.attr] for e in walk(values) if e.op == "fn" and e.attr in FAST and e.ctype == "float"}
 
 
 @dataclass(eq=False)
@@ -173,8 +181,7 @@ class Body:
         error.
         """
         if all(dtype in ("float16", "bfloat16") for _, dtype in self.need.stores.values()):
-            found = (e for e in walk(values) if e.op == "fn" and e.attr in FAST and e.ctype == "float")
-            self.emit.instead |= {e.id: FAST[e.attr] for e in found}
+            self.emit.instead |= fast_functions(values)
 
     def stored_value(self, member: GroupMember) -> str:
         """A member's value as memory holds it, rounded once; the value of a copy is not converted at all."""

@@ -50,7 +50,7 @@ class CallKernel(CallOperands):
         group = self.body.group
         table = self.variables_at(index)
         members = [m for m in group.members if m.item.name in self.body.need.stores and m.item.kind != "tiles"]
-        values = self.c.arena.rewrite([m.value for m in members], table.get, lambda e: None)
+        values = self.approximated(self.c.arena.rewrite([m.value for m in members], table.get, lambda e: None))
         self.rows[group.items[0].name] = value
         return members, values, [replace(m.position, table.get) for m in members]
 

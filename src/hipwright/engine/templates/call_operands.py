@@ -16,10 +16,14 @@ from hipwright.engine.ir.index_text import to_c
 from hipwright.engine.ir.small_ints import LOADED
 from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.access import has_unit_stride, other_strides, shifted, unconditional_loads
-from hipwright.engine.templates.base import WORDS_ALIGNED
+from hipwright.engine.templates.base import WORDS_ALIGNED, fast_functions
 from hipwright.engine.templates.call_scope import CallScope
 from hipwright.engine.templates.packed import alignment_strides, packed_element
+from hipwright.engine.templates.reciprocals import approximates, without_divisions
+from hipwright.float8 import FLOAT8
 
+EIGHT_BITS = frozenset(ROUNDING[dtype] for dtype in FLOAT8)
+"""Roundings to 8-bit floats."""
 Place = Sequence[Ix | str | int]
 """An index of numbers, expressions, and texts: names of C variables that are in range."""
 
@@ -89,7 +93,18 @@ class CallOperands:
         """
         return self._text(operand.at(self._place(index, operand.shape)), dtype)
 
+    def approximated(self, values: Sequence[E]) -> list[E]:
+        """Values as a kernel whose results are all half types computes them: by approximate quotients and functions,
+        unless they are rounded to 8 bits, which tells them from exact ones.
+        """
+        if not approximates(self.body.need) or any(e.op == "fn" and e.attr in EIGHT_BITS for e in walk(values)):
+            return list(values)
+        found = without_divisions(self.c, values, lambda e: True)
+        self.emit.instead |= fast_functions(found)
+        return found
+
     def _text(self, e: E, dtype: str) -> str:
+        (e,) = self.approximated([e])
         while dtype in ROUNDING and e.op == "fn" and e.attr == ROUNDING[dtype] and self.emit.known(e) is None:
             (e,) = e.args  # the conversion rounds
         if dtype in ROUNDING and e.op == "load" and e.attr[2] == dtype:

@@ -1,8 +1,10 @@
-"""Divisions as products with a reciprocal, where all results are half types: far coarser than the two roundings."""
+"""Divisions as products with a reciprocal, or as approximate quotients, where all results are half types: far coarser
+than their error of 2 units in the last place.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from hipwright.engine.fuse.groups import Group
 from hipwright.engine.ir.expr import ROUNDING, E, indices
@@ -17,18 +19,37 @@ _FUNCTIONS = """absolute acos acosh asin asinh atan atan2 atanh celu clamp cos c
     softshrink softsign sqrt square squared_error sub_rn tan tanh tanhshrink"""
 CONTINUOUS = frozenset({*_FUNCTIONS.split(), *ROUNDING.values()})
 """Functions that turn a small change of an argument into a small change of their result, as they are called in C."""
+QUOTIENTS = ("reciprocal", "softsign")
+"""Functions that are divisions."""
+
+
+def approximates(need: Need) -> bool:
+    """Whether all results of a kernel are half types."""
+    return all(dtype in ("float16", "bfloat16") for _, dtype in need.stores.values())
 
 
 def use_reciprocals(c: LoweringContext, group: Group, need: Need) -> None:
-    """Replaces divisions by a constant, and those of a row's elements by a value of the row.
+    """Replaces divisions by a constant and those of a row's elements by a value of the row, and approximates others.
 
-    Divisions whose last bit may decide (below floor, comparisons, conversions to integers) stay divisions.
+    Divisions of a row's values happen once a row and stay as they are. So do divisions whose last bit may decide (below
+    floor, comparisons, conversions to integers).
     """
-    if not all(dtype in ("float16", "bfloat16") for _, dtype in need.stores.values()):
+    if not approximates(need):
         return
     along = {group.variables[d].name for d in group.dims} | {v.name for v in group.columns.values()}
-    exact = _deciding(m.value for m in group.members)
     memo: dict[int, bool] = {}
+    values = without_divisions(c, [m.value for m in group.members], lambda e: not along or depends(e, along, memo))
+    for member, value in zip(group.members, values, strict=True):
+        member.value = value
+
+
+def without_divisions(c: LoweringContext, values: Sequence[E], of_elements: Callable[[E], bool]) -> list[E]:
+    """The values with products and approximate quotients for divisions whose last bit does not decide.
+
+    of_elements: whether an expression has more than one value a row.
+    """
+    values = _divided(c, values, of_elements)
+    exact = _deciding(values)
 
     def product_of(e: E, before: E) -> E | None:
         x, divisor = e.args
@@ -37,13 +58,25 @@ def use_reciprocals(c: LoweringContext, group: Group, need: Need) -> None:
         if divisor.op == "const":
             plain = SMALLEST <= abs(divisor.attr) <= LARGEST
             return c.arena.binary("*", x, c.arena.const(1 / divisor.attr, "float")) if plain else None
-        if not along or depends(divisor, along, memo) or not depends(x, along, memo):
-            return None
-        return c.arena.binary("*", x, c.arena.call("saturated_reciprocal", divisor))
+        if of_elements(divisor):
+            return c.arena.call("divide_approx", x, divisor)
+        return c.arena.binary("*", x, c.arena.call("saturated_reciprocal", divisor)) if of_elements(x) else None
 
-    values = c.arena.rewrite([m.value for m in group.members], lambda a: None, lambda e: None, product_of)
-    for member, value in zip(group.members, values, strict=True):
-        member.value = value
+    return c.arena.rewrite(values, lambda atom: None, lambda load: None, product_of)
+
+
+def _divided(c: LoweringContext, values: Sequence[E], wanted: Callable[[E], bool]) -> list[E]:
+    """The values with divisions for the functions of `QUOTIENTS` that are wanted."""
+
+    def division(e: E) -> E | None:
+        if e.attr not in QUOTIENTS or e.ctype != "float" or not wanted(e):
+            return None
+        (x,), one = e.args, c.arena.const(1.0, "float")
+        if e.attr == "reciprocal":
+            return c.arena.binary("/", one, x)
+        return c.arena.binary("/", x, c.arena.binary("+", c.arena.call("absolute", x), one))
+
+    return c.arena.rewrite(values, lambda atom: None, lambda load: None, call=division)
 
 
 def _deciding(values: Iterable[E]) -> set[int]:

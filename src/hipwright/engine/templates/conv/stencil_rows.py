@@ -128,7 +128,8 @@ class StencilRows(StencilScope):
 
     def input(self, channel: Ix, places: list[Ix], row: str = "row") -> E:
         """The input at `row` and `col`."""
-        return self.element(channel, ix(Var(row, self.y_axis.size)), ix(Var("col", self.x_axis.size)), places)
+        e = self.element(channel, ix(Var(row, self.y_axis.size)), ix(Var("col", self.x_axis.size)), places)
+        return self.k.approximated([e])[0]
 
     def _load_vector(self, channel: Ix, places: list[Ix], j: int, width: int, skip: int, count: int) -> None:
         """Loads span[j..j + count) by one aligned load of `width`, whose first `skip` elements are not used.

@@ -278,13 +278,16 @@ class PlainRows(RowScope):
         if outs:
             emit.line("#pragma unroll")
         emit.open(f"for (int k = 0; k < {self.extent}; ++k)")
-        place = f"base + k * {self.step}"
+        first = place = f"base + k * {self.step}"
         if self.vec != "1":
-            place = f"base + k / {self.vec} * ({self.step} * {self.vec}) + k % {self.vec}"
+            first = f"base + k / {self.vec} * ({self.step} * {self.vec})"
+            place = f"{first} + k % {self.vec}"
         index = f"const {body.index_type} {sweep.variable} = {place};"
         emit.line(index) if tested else emit.line_if_used(index)
-        if tested:
-            emit.line(f"if ({sweep.variable} >= {bound}) {'continue' if outs else 'break'};")
+        if tested and outs:  # by vectors: the loads of one have the same condition, and are issued together
+            emit.line(f"if ({first} >= {bound}) continue;")
+        elif tested:
+            emit.line(f"if ({sweep.variable} >= {bound}) break;")
         for line in sweep.splits:
             emit.line_if_used(line)
         if self.group.short_rows:  # all of a row is read before its first element is overwritten

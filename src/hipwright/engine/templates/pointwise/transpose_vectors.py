@@ -1,4 +1,4 @@
-"""Transposes by 16-byte vectors on both sides of LDS, where sizes and types allow it.
+"""Transposes by vectors on both sides of LDS, of 16 bytes or fewer, where sizes and types allow it.
 
 A lane that moves one element at a time moves 4 bytes of the 16 it could, of half types 2. Here it loads a vector along
 `a` and stores one along `b`. In LDS, 4-byte elements lie as in transpose.py; of half types a thread loads vectors of
@@ -18,6 +18,8 @@ from hipwright.engine.templates.access import other_strides
 from hipwright.engine.templates.base import Body
 from hipwright.engine.templates.sweep import VECTOR_LENGTH
 
+HALVES = 8
+"""Elements of 2 bytes in 16 bytes; where they do not divide the sizes, a vector has half or a quarter as many."""
 NAMES = ("slot", "by_vectors", "out", "tb1", "v")
 Staged = dict[tuple[str, str], str]
 
@@ -35,10 +37,10 @@ def width(body: Body, loads: Sequence[E], sizes: Sequence[Ix]) -> int:
     """
     dtypes = {e.attr[2] for e in loads} | {body.need.stores[m.item.name][1] for m in body.stored}
     found = {VECTOR_LENGTH.get(dtype, 4) for dtype in dtypes}
-    if len(body.stored) != 1 or found not in ({4}, {8}):
+    if len(body.stored) != 1 or found not in ({4}, {HALVES}):
         return 0
-    (n,) = found
-    return 0 if any(body.c.hint(size) % n for size in sizes) else n
+    widths = (HALVES, 4, 2) if found == {HALVES} else (4,)
+    return next((n for n in widths if all(body.c.hint(size) % n == 0 for size in sizes)), 0)
 
 
 @dataclass(eq=False)
@@ -74,7 +76,7 @@ class VectorTranspose:
     @property
     def _pairs(self) -> bool:
         """Whether elements lie in LDS in pairs, two in a word."""
-        return self.width > 4
+        return VECTOR_LENGTH.get(self.loads[0].attr[2], 4) == HALVES
 
     def declare(self) -> None:
         """Declares LDS for pairs."""
@@ -142,7 +144,8 @@ class VectorTranspose:
             emit.close()
             emit.read = plain
             place = emit.position(replace(member.position, _tb1))
-            emit.line(f"store_aligned<{n}>({body.pointers[buffer]} + {place}, out);")
+            store = "store_whole" if self._pairs and n < HALVES else "store_aligned"
+            emit.line(f"{store}<{n}>({body.pointers[buffer]} + {place}, out);")
 
     def _gather(self, e: E) -> None:
         """Declares a vector of the operand as it runs along `b`."""

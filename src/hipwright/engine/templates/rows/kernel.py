@@ -104,7 +104,9 @@ class RowKernel(RowState):
         """Decides what stays in registers, and declares it."""
         layout, emit = self.layout, self.emit
         self._analyse()
-        if all(dtype in ("float16", "bfloat16") for _, dtype in self.body.need.stores.values()):
+        body = self.body
+        body.use_fast_functions([m.value for m in body.stored if m.role in (FULL, PART)])
+        if all(dtype in ("float16", "bfloat16") for _, dtype in body.need.stores.values()):
             sums = [m for m in self.group.members if m.item.name in pairs(self.group.members)]
             emit.instead |= {m.value.id: "exp_fast" for m in sums if m.value.ctype == "float"}
         self._choose_vectors()

@@ -21,6 +21,7 @@ class RowLayout:
     share: str = ""  # lanes that share a row, or vectors of columns side by side
     vec: str = "1"  # elements of a vector
     items: str = "1"  # vectors of a thread's tile
+    rows: str = ""  # rows of a thread that keeps the values of its columns (pointwise/column_rows.py), else ""
     rest_items: str = ""  # the same of the tiles after the first, or "chunks"
     launch_bounds: str = ""  # if other than `threads`
     static_bounds: str = ""  # launch bounds of the static-shape variant, if other

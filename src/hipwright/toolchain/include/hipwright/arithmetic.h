@@ -10,6 +10,25 @@ __device__ inline double fast_divide(double a, double b) {
     return a / b;
 }
 
+// Returns a / b with an error of at most 2 ulp (2.5 on AMD), for all operands: as the division is, it is infinite, zero
+// or NaN. No branch: a rounded division takes twice as many instructions and a call that handles unusual operands.
+__device__ __forceinline__ float divide_approx(float a, float b) {
+#if defined(__CUDA_ARCH__)
+    float quotient;
+    asm("div.full.f32 %0, %1, %2;" : "=f"(quotient) : "f"(a), "f"(b));
+    return quotient;
+#elif defined(__AMDGCN__)
+    const float size = fabsf(b);  // v_rcp_f32 takes subnormal numbers for 0, and gives 0 instead of them
+    const float scale = size > 0x1p96f ? 0x1p-32f : size < 0x1p-96f ? 0x1p32f : 1.0f;
+    return a * __builtin_amdgcn_rcpf(b * scale) * scale;
+#else
+    return a / b;
+#endif
+}
+__device__ inline double divide_approx(double a, double b) {
+    return a / b;
+}
+
 // Returns a - b for operands that are rounded first: a product in a or b is never contracted into a fused multiply-add.
 __device__ __forceinline__ float sub_rn(float a, float b) {
 #ifdef __clang__
@@ -56,6 +75,12 @@ __device__ T sign(T x) {
 template <typename T>
 __device__ T absolute(T x) {
     return x < T(0) ? -x : (x == T(0) ? T(0) : x);
+}
+__device__ __forceinline__ float absolute(float x) {
+    return fabsf(x);  // no instruction: what uses it takes the size of an operand
+}
+__device__ __forceinline__ double absolute(double x) {
+    return fabs(x);
 }
 
 template <typename T>

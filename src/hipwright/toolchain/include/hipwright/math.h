@@ -316,32 +316,6 @@ __device__ inline double floor_div(double a, double b) {
     return q - f > 0.5 ? f + 1.0 : f;
 }
 
-__device__ inline float exp_fast(float x) {
-    // off by |x| units of float, far below one of a half type; below 2^-126 it is 0, as AMD's __expf is
-#ifdef __CUDA_ARCH__
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f));
-    return y;
-#else
-    return __expf(x);
-#endif
-}
-
-__device__ inline float sqrt_fast(float x) {
-    // the hardware instruction, 1 ulp off; sqrtf takes twice as many instructions and a branch
-#if defined(__CUDA_ARCH__)
-    float y;
-    asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-#elif defined(__AMDGCN__)
-    const bool tiny = x < 0x1p-96f;  // the instruction treats subnormal numbers as 0
-    const float y = __builtin_amdgcn_sqrtf(tiny ? x * 0x1p32f : x);
-    return tiny ? y * 0x1p-16f : y;
-#else
-    return sqrtf(x);
-#endif
-}
-
 __device__ inline float small_int_to_float(int x, float offset) {
     // x - offset for |x| and |offset| below 2^22 and a whole offset: adding x to the bits of 1.5 * 2^23 is exact
 #ifdef __CUDA_ARCH__
