@@ -39,8 +39,9 @@ def test_each_header_says_what_it_offers_and_is_read_once() -> None:
 
 
 def test_loads_of_tiles_leave_no_element_undefined() -> None:
-    """A compiler may take a branch on an undefined value for one that all lanes take alike. NVIDIA's then leaves out the
-    instructions that bring a warp together again, and shuffles behind it exchange garbage."""
+    """A compiler may take a branch on an undefined value for one that all lanes take alike. NVIDIA's leaves out what
+    brings a warp together again, and shuffles behind it exchange garbage.
+    """
     for name in names():
         for function in re.split(r"\n(?=template|__device__)", device_headers.text(name)):
             if "load_" in function.split("{")[0]:

@@ -8,7 +8,7 @@
 // is used.
 template <int ITEMS, int N, typename T, typename I>
 __device__ Tile<T, ITEMS * N> load_row_vectors(const T* __restrict__ p, I first, I step, I last, I stride) {
-    Tile<T, ITEMS * N> tile;
+    Tile<T, ITEMS * N> tile = {};
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
         const I row = first + k * step;
