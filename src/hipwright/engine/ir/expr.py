@@ -250,7 +250,8 @@ class ExprArena:
                 new = self.index(at)
             if call and new.op == "fn":
                 new = call(new) or new
-            if e.label and not new.label:
+            is_side = bool(known) and any(new is done.get(a.id) for a in e.args)  # it has a name of its own
+            if e.label and not new.label and not is_side:
                 new.label = e.label
             done[e.id] = new
             return new

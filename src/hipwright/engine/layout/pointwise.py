@@ -168,8 +168,7 @@ class PointwisePlanner(LayoutPlanner):
 
     def _reads_overlap(self) -> bool:
         """Whether a row reads an input at several positions, so that neighbouring vectors share cache lines."""
-        along = self.group.variables[-1].name
-        parts = row_parts(self.c.arena, self.body.stored, along, {along})
+        parts = row_parts(self.c.arena, self.body.stored, {self.group.variables[-1].name})
         return any(_read_several_times([m.value for m in members]) for members in parts.leaves())
 
 

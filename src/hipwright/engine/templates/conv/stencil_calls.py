@@ -55,7 +55,7 @@ a stride, neighbouring threads read apart: 7 taps of stride 2 of 32 channels to 
 NARROW_PHASED_CHANNELS, NARROW_PHASED_PRODUCTS = 64, 256
 """The same limits of transposed ones of three dimensions with a stride to at most NARROW_OUTPUTS, which leave half of a
 tile empty: 3 x 3 x 3 of 48 channels to 16 took an H200 1125 us by tiles, 938 and 66 by the library; at the rate of 32
-channels, of which a thread holds as many weights, it takes 520.
+channels, of which a thread holds as many weights, it would take 520, which is an estimate.
 """
 NARROW_OUTPUTS, NARROW_TAPS, NARROW_NUMEL = 16, MAX_WEIGHTS // 4 - 1, 8 * MIN_THREADS
 """Float32 convolutions of two dimensions to at most so many outputs a group leave the library's tiles half empty: 3 x 3

@@ -12,7 +12,6 @@ from dataclasses import replace as changed
 
 from hipwright.engine.fuse.groups import GroupMember
 from hipwright.engine.ir.expr import E, ExprArena, walk
-from hipwright.engine.templates.access import has_unit_stride
 from hipwright.engine.templates.base import depends
 
 MOST_PARTS = 4
@@ -35,18 +34,15 @@ class RowParts:
             yield from side.leaves()
 
 
-def row_parts(arena: ExprArena, members: Sequence[GroupMember], along: str, inner: Collection[str]) -> RowParts:
-    """The parts of rows; a single one where there are none, or too many.
-
-    along: the variable of the row; inner: it, and all that change with it.
-    """
-    found = _parts(arena, list(members), along, set(inner))
+def row_parts(arena: ExprArena, members: Sequence[GroupMember], inner: Collection[str]) -> RowParts:
+    """The parts of rows; a single one where there are none, or too many. inner: what changes along a row."""
+    found = _parts(arena, list(members), set(inner))
     return found if len(list(found.leaves())) <= MOST_PARTS else RowParts(list(members))
 
 
-def _parts(arena: ExprArena, members: list[GroupMember], along: str, inner: set[str]) -> RowParts:
+def _parts(arena: ExprArena, members: list[GroupMember], inner: set[str]) -> RowParts:
     values = [m.value for m in members]
-    condition = _condition(values, along, inner)
+    condition = _condition(values, inner)
     if condition is None:
         return RowParts(members)
     sides = []
@@ -54,22 +50,20 @@ def _parts(arena: ExprArena, members: list[GroupMember], along: str, inner: set[
         known = {condition.id: arena.const(holds, "bool")}
         side = arena.rewrite(values, lambda atom: None, lambda load: None, known=known)
         placed = [changed(m, value=value) for m, value in zip(members, side, strict=True)]
-        sides.append(_parts(arena, placed, along, inner))
+        sides.append(_parts(arena, placed, inner))
     return RowParts(members, condition, tuple(sides))
 
 
-def _condition(values: Sequence[E], along: str, inner: set[str]) -> E | None:
-    """The outermost condition on whole rows by which elements along the row are read at one place or at another."""
+def _condition(values: Sequence[E], inner: set[str]) -> E | None:
+    """The outermost condition on whole rows by which elements are read at one place or at another."""
     memo: dict[int, bool] = {}
     for e in reversed(list(walk(values))):
         if e.op != "guard" or e.attr is not None or depends(e.args[0], inner, memo):
             continue
-        if any(part.op in ("load", "row") for part in walk([e.args[0]])):
-            continue
-        if all(_reads_along([side], along) for side in e.args[1:]):
+        if not _reads(e.args[0]) and all(map(_reads, e.args[1:])):
             return e.args[0]
     return None
 
 
-def _reads_along(values: Sequence[E], along: str) -> bool:
-    return any(e.op == "load" and has_unit_stride(e.attr[1], along) for e in walk(values))
+def _reads(value: E) -> bool:
+    return any(e.op in ("load", "row") for e in walk([value]))

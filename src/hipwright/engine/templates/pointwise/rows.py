@@ -50,7 +50,7 @@ class PlainRows(RowScope):
         self.vec, self.items = layout.vec, layout.items
         self.short, self.short_out = self._short_loads(), self._short_stores()
         parts = self._parts()
-        vectors = all(self._vectorises(members) for members in parts.leaves())
+        vectors = bool(parts.sides) or self._vectorises(parts.members)
         if not vectors and not self.short and not self.short_out:
             self.vec = "1"  # as many single elements, if registers hold their operands
             self.items = f"{layout.items} * {layout.vec}" if len(self._loads()) <= MAX_FULL_TILES else layout.items
@@ -100,11 +100,13 @@ class PlainRows(RowScope):
     # ------------------------------------------------------------ parts of rows
 
     def _parts(self) -> RowParts:
-        """What the rows are concatenated from, along another dimension."""
+        """What the rows are concatenated from, along another dimension, if all of it goes by vectors."""
         stored = self.body.stored
+        whole = RowParts(stored)
         if self.short or self.short_out or self.group.short_rows or len(stored) < len(self.group.members):
-            return RowParts(stored)
-        return row_parts(self.body.c.arena, stored, self.row_sweep.variable, self.inner)
+            return whole
+        found = row_parts(self.body.c.arena, stored, self.inner)
+        return found if all(self._vectorises(members) for members in found.leaves()) else whole
 
     def _vectorises(self, members: list[GroupMember]) -> bool:
         """Whether the tiles of a part go by vectors."""
