@@ -24,6 +24,7 @@ from hipwright.engine.layout.planner import (
 )
 from hipwright.engine.layout.reductions import MANY_ROWS, ReductionPlanner
 from hipwright.engine.templates.base import depends
+from hipwright.engine.templates.rows.cooperative import small_share
 from hipwright.engine.templates.rows.layout import KEPT_VALUES, RowLayout
 from hipwright.engine.templates.rows.long_sums import LONG_CHAIN
 from hipwright.engine.templates.rows.reducers import levels, pairs
@@ -239,24 +240,23 @@ class RowPlanner(ReductionPlanner):
         few = 4 if self._fits_device() else 8 if self.rows <= 512 else max(16, 4 * vec if registers else 0)
         each = max((KEPT_VALUES if wide else 16 if row.cooperative else few) // vec, 1)
         at_most = COOP_THREADS if row.cooperative or row.unaligned else 512 if row.long or not registers else 1024
-        at_most = 512 if row.cooperative and self.follows and self.rows <= FEW_LONG_ROWS else at_most
+        share = small_share(self.rows, self.length) if row.cooperative and self.follows else -1
+        at_most = 512 if share == 0 and self.rows <= FEW_LONG_ROWS else at_most
         at_most = PEELED_THREADS if row.peeled and not registers and self.rows >= FEW_BLOCKS else at_most
         threads, most = min(max(power(row.vectors // each), 64), at_most), row.most
         if row.peeled and wide and row.vectors * vec <= COOP_THREADS * PEELED_KEPT:
             threads, most = COOP_THREADS, 2 * most
-        items = min(-(-row.vectors // threads), most)
+        items = min(-(-row.vectors // (threads * max(2 * share, 1))), most)
         layout = RowLayout("block", self.knob("ROW_BLOCK", threads))
         full = registers and 512 * 16 < extent * self.arrays() <= TWO_BLOCKS
         layout.launch_bounds = "1024" if wide and threads == 512 and not row.cooperative else ""
         spare = threads == 512 or row.peeled
-        layout.static_bounds = (
-            "1024" if full and spare and not row.cooperative else ""
-        )  # the variant for any length would spill 128 registers
+        layout.static_bounds = "1024" if full and spare and not row.cooperative else ""  # any length: 128 spill
         if self.static is None and pairs(self.group.members):  # the variant for rows of any length takes more registers
             layout.launch_bounds, layout.static_bounds = "", layout.launch_bounds or layout.static_bounds
         if row.peeled and layout.static_bounds:
             layout.launch_bounds = f"{layout.threads}, 1"  # else the variant for rows of any length spills
-        if row.cooperative and self.follows:
+        if share >= 0:
             layout.launch_bounds = (
                 f"({layout.threads} > 640 ? {layout.threads} : 640)"  # 96 registers a thread: 78 spill
             )

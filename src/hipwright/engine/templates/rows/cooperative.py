@@ -26,6 +26,11 @@ x 4096 took an H200 145 us, where torch.compile's kernels take 13.
 """
 
 
+def small_share(rows: int, length: int) -> int:
+    """The blocks of a row that wait for one another where there are few elements; 0: all that are useful."""
+    return max(SMALL_BLOCKS // max(rows, 1), 1) if rows * length <= SMALL_TOTAL else 0
+
+
 @dataclass(eq=False)
 class CooperativeBlocks:
     """The cooperative blocks of a row. size: the knob that limits their number."""
