@@ -123,7 +123,7 @@ class ChannelsKernel(StencilScope):
         k.line(f"const {kind} tile = blockIdx.x;")
         places = unflatten(sizes, ix(Var("tile", total)))
         outer, (row, col, group) = places[:-3], places[-3:]
-        named = [self._named(f"p{number}", place, sizes[number]) for number, place in enumerate(outer)]
+        named = [self.named(f"p{number}", place, sizes[number]) for number, place in enumerate(outer)]
         count = len(s.lead) - 1
         self.lead, self.serial = [*named[:count], ix(Var("c0", s.lead[-1]))], named[count:]
         k.line(f"const {kind} group = {to_c(group * shape.channels)};")
@@ -139,14 +139,6 @@ class ChannelsKernel(StencilScope):
         if not s.stored_last:
             k.line(f"__shared__ {self.type} staged[{shape.channels}][{shape.places}];")
         return to_python(total)
-
-    def _named(self, name: str, place: Ix, size: Ix) -> Ix:
-        """A variable of the C text for a place."""
-        if place.value is not None:
-            return place
-        fresh = self.k.fresh(name)
-        self.k.line(f"const {self.index_type} {fresh} = {to_c(place)};")
-        return ix(Var(fresh, size))
 
     # ------------------------------------------------------------ sums
 
