@@ -30,6 +30,7 @@ FEW_THREADS = 1 << 16
 """Threads below which more of them are better than what the outputs of a thread share: a quarter of those that an H200
 holds. A round figure, not measured.
 """
+NAMES = "staged lane spot c0 channel group oy_first ox_first place value"
 BANKS = 32
 """Banks of LDS: four bytes each."""
 MOST_UNROLLED = 1024
@@ -105,7 +106,18 @@ class ChannelsKernel(StencilScope):
         assert channels is not None
         out = hint(self.y_axis.out), hint(self.x_axis.out)
         self.shape = block_shape(channel_vector(self.body), channels, self.tile.v, *out)
-        self.k.emit.taken |= {"staged", "lane", "spot", "c0", "channel", "group", "oy_first", "ox_first", "i", "value"}
+        self.k.emit.taken |= {
+            "staged",
+            "lane",
+            "spot",
+            "c0",
+            "channel",
+            "group",
+            "oy_first",
+            "ox_first",
+            "place",
+            "value",
+        }
         grid = self._locate_block()
         self._emit_sums()
         if not self.s.stored_last:
@@ -123,7 +135,7 @@ class ChannelsKernel(StencilScope):
         k.line(f"const {kind} tile = blockIdx.x;")
         places = unflatten(sizes, ix(Var("tile", total)))
         outer, (row, col, group) = places[:-3], places[-3:]
-        named = [self._named(f"p{number}", place, sizes[number]) for number, place in enumerate(outer)]
+        named = [self.named(f"p{number}", place, sizes[number]) for number, place in enumerate(outer)]
         count = len(s.lead) - 1
         self.lead, self.serial = [*named[:count], ix(Var("c0", s.lead[-1]))], named[count:]
         k.line(f"const {kind} group = {to_c(group * shape.channels)};")
@@ -139,14 +151,6 @@ class ChannelsKernel(StencilScope):
         if not s.stored_last:
             k.line(f"__shared__ {self.type} staged[{shape.channels}][{shape.places}];")
         return to_python(total)
-
-    def _named(self, name: str, place: Ix, size: Ix) -> Ix:
-        """A variable of the C text for a place."""
-        if place.value is not None:
-            return place
-        fresh = self.k.fresh(name)
-        self.k.line(f"const {self.index_type} {fresh} = {to_c(place)};")
-        return ix(Var(fresh, size))
 
     # ------------------------------------------------------------ sums
 
@@ -246,18 +250,22 @@ class ChannelsKernel(StencilScope):
             k.epilogue_vector(self.result_text(f"acc[{u}][v]", "ox"), place, "c0", str(shape.vec))
 
     def _emit_stores(self) -> None:
-        """Stores the block's results along rows of the output."""
+        """Stores the block's results along rows of the output: a thread has one place in several channels."""
         k, s, shape, kind = self.k, self.s, self.shape, self.index_type
+        k.line(f"const int place = threadIdx.x % {shape.places};")
+        k.line(f"const {kind} ox = ox_first + place % {shape.width}, oy = oy_first + place / {shape.width};")
+        k.open(f"if (oy < {k.size(self.y_axis.out)} && ox < {k.size(self.x_axis.out)})")
         k.line("#pragma unroll 4")
-        k.open(f"for (int i = threadIdx.x; i < {shape.channels * shape.places}; i += {THREADS})")
-        k.line(f"const {kind} ox = ox_first + i % {shape.width}, oy = oy_first + i / {shape.width} % {shape.down};")
-        k.line(f"const {kind} channel = group + i / {shape.places};")
-        bounds = (("channel", s.lead[-1]), ("oy", self.y_axis.out), ("ox", self.x_axis.out))
-        k.line(f"if ({' || '.join(f'{name} >= {k.size(size)}' for name, size in bounds)}) continue;")
+        each = THREADS // shape.places
+        k.open(f"for (int c = threadIdx.x / {shape.places}; c < {shape.channels}; c += {each})")
+        k.line(f"const {kind} channel = group + c;")
+        if s.lead[-1].value is None or s.lead[-1].value % shape.channels:
+            k.line(f"if (channel >= {k.size(s.lead[-1])}) break;")
         ends = [ix(Var("oy", self.y_axis.out)), ix(Var("ox", self.x_axis.out))]
-        place = [*self.lead[:-1], ix(Var("channel", s.lead[-1])), *self.serial, *ends]
-        swizzled = shape.swizzled(f"i % {shape.places}", f"(i / {shape.places * shape.vec})")
-        k.epilogue(self.result_text(f"staged[i / {shape.places}][{swizzled}]", "ox"), place)
+        place = s.index([*self.lead[:-1], ix(Var("channel", s.lead[-1]))], [*self.serial, *ends])
+        swizzled = shape.swizzled("place", f"(c / {shape.vec})")
+        k.epilogue(self.result_text(f"staged[c][{swizzled}]", "ox"), place)
+        k.close()
         k.close()
 
 

@@ -109,17 +109,20 @@ class StencilScope:
         named: list[Ix] = []
         for number, (place, size) in enumerate(zip(places, sizes, strict=False)):
             scaled = place * tile.t if number == len(s.lead) - 1 else place
-            if scaled.value is not None:
-                named.append(scaled)
-                continue
-            name = k.fresh(f"p{number}")
-            k.line(f"const {self.index_type} {name} = {to_c(scaled)};")
-            named.append(ix(Var(name, size)))
+            named.append(self.named(f"p{number}", scaled, size))
         self.lead, self.serial = named[: len(s.lead)], named[len(s.lead) :]
         for name, axis, n, place in zip("yx", s.axes[-2:], (tile.u, tile.v), places[-2:], strict=True):
             start = "row0" if name == "y" else "col0"
             k.line(f"const {self.index_type} o{name}0 = {to_c(place * n)};")
             k.line(f"const {self.index_type} {start} = {to_c(place * axis.step(n) + axis.first(n))};")
+
+    def named(self, name: str, place: Ix, size: Ix) -> Ix:
+        """A variable of the C text for a place."""
+        if place.value is not None:
+            return place
+        fresh = self.k.fresh(name)
+        self.k.line(f"const {self.index_type} {fresh} = {to_c(place)};")
+        return ix(Var(fresh, size))
 
     # ------------------------------------------------------------ loops
 

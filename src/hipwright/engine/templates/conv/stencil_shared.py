@@ -89,19 +89,11 @@ class SharedWindowKernel(StencilScope):
         k.line(f"const bool active = tile < {k.size(total)};")
         k.line(f"const {kind} window = active ? tile : 0;")
         places = unflatten(sizes, ix(Var("window", total)))
-        named = [self._named(f"p{number}", place, sizes[number]) for number, place in enumerate(places[:-2])]
+        named = [self.named(f"p{number}", place, sizes[number]) for number, place in enumerate(places[:-2])]
         self.lead, self.serial = named[: len(s.lead)], named[len(s.lead) :]
         k.line(f"const {kind} oy0 = {to_c(places[-2])}, ox0 = {to_c(places[-1])};")
         ends = [ix(Var("oy0", self.y_axis.out)), ix(Var("ox0", self.x_axis.out))]
         return f"cdiv({to_python(total)}, {self.block} // {self.lanes})", [*self.serial, *ends]
-
-    def _named(self, name: str, place: Ix, size: Ix) -> Ix:
-        """A variable of the C text for a place."""
-        if place.value is not None:
-            return place
-        fresh = self.k.fresh(name)
-        self.k.line(f"const {self.index_type} {fresh} = {to_c(place)};")
-        return ix(Var(fresh, size))
 
     # ------------------------------------------------------------ one row of a window
 
