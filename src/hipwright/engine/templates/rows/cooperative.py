@@ -27,8 +27,10 @@ x 4096 took an H200 145 us, where torch.compile's kernels take 13.
 
 
 def small_share(rows: int, length: int) -> int:
-    """The blocks of a row that wait for one another where there are few elements; 0: all that are useful."""
-    return max(SMALL_BLOCKS // max(rows, 1), 1) if rows * length <= SMALL_TOTAL else 0
+    """The blocks of a row that wait for one another where there are few elements; 0: all that are useful. The norm of
+    391,680 elements and their quotients took an H200 9.0 us by 12 blocks, torch.compile's kernels 5.5.
+    """
+    return max(SMALL_BLOCKS // max(rows, 1), 1) if 2 * rows * length <= SMALL_TOTAL else 0
 
 
 @dataclass(eq=False)
