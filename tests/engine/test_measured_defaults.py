@@ -225,6 +225,8 @@ CASES: list[tuple[Callable[..., Any], list[tuple[int, ...]], torch.dtype, dict[s
     (nn.AvgPool3d(4, 4), [(1, 96, 21, 40, 5)], torch.float32, {"call:avg_pool3d:lanes": 16}),
     (lambda x: F.max_pool3d(F.glu(x, 1), 4), [(8, 64, 20, 20, 20)], torch.float32, {"call:max_pool3d:lanes": 8}),
     (lambda x: x / x.norm(), [(12, 255, 128)], torch.float32, {"ROW_BLOCK": 256, "ROW_ITEMS": 4}),
+    (lambda x: torch.sort(x, dim=-1)[0], [(64000, 768)], HALF, {"call:sort": "library"}),
+    (lambda x: torch.sort(x, dim=-1)[0], [(16384, 255)], HALF, {"call:sort": "sort"}),
     (nn.AvgPool3d(4, 4), [(64, 64, 40, 40, 40)], torch.float32, {"call:avg_pool3d:lanes": 1}),
 ]
 
