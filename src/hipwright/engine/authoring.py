@@ -142,7 +142,19 @@ def _rewritten(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, Graph
                 generic,
                 fixed,
                 rolled,
-                {**loops, **joined, **runs, **draws, **parts, **roots, **windows, **images, **epilogues, **pads, **structure},
+                {
+                    **loops,
+                    **joined,
+                    **runs,
+                    **draws,
+                    **parts,
+                    **roots,
+                    **windows,
+                    **images,
+                    **epilogues,
+                    **pads,
+                    **structure,
+                },
             )
         choices = {"library": True}
 

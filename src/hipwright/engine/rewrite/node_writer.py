@@ -63,9 +63,7 @@ class NodeWriter:
         self.known[name] = meta
         return {"node": name}
 
-    def convert(
-        self, of: Node, value: Any, shape: Sequence[Size], *, dtype: str, last: bool = False
-    ) -> dict[str, str]:
+    def convert(self, of: Node, value: Any, shape: Sequence[Size], *, dtype: str, last: bool = False) -> dict[str, str]:
         """Writes a conversion to a dtype."""
         made = self.add(of, "aten._to_copy.default", [value], shape, dtype=dtype, last=last)
         self.nodes[-1] = msgspec.structs.replace(self.nodes[-1], kwargs={"dtype": {"dtype": dtype}})

@@ -18,7 +18,7 @@ from hipwright.engine.rewrite.node_writer import NodeWriter, Rewrite
 
 OP = "aten.cdist.default"
 MOST_DIRECT_ROWS = 25
-"""Rows of both tensors up to which PyTorch subtracts element by element, which is more exact for rows close together."""
+"""Rows of both tensors up to which PyTorch subtracts element by element: more exact for rows close together."""
 NEVER_PRODUCT = 2
 """The compute mode donot_use_mm_for_euclid_dist."""
 
@@ -45,7 +45,8 @@ def _is_product(writer: NodeWriter, node: Node) -> bool:
     x, y, out = writer.meta(node.args[0]), writer.meta(node.args[1]), node.outs[0]
     if x is None or y is None or out is None or {y.dtype, out.dtype} != {x.dtype}:
         return False
-    p, mode = (*node.args[2:4], *(2.0, None)[len(node.args) - 2 :])
+    args = [*node.args, *(None, None, 2.0, None)[len(node.args) :]]
+    p, mode = args[2:4]
     rows = max(writer.hints([x.shape[-2]]), writer.hints([y.shape[-2]]))
     many = rows > MOST_DIRECT_ROWS or mode == 1
     return x.dtype in HALVES | {"float32"} and p == 2 and mode != NEVER_PRODUCT and many and x.shape[-1] != 0

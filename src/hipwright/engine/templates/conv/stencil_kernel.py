@@ -95,8 +95,8 @@ class _StencilKernel(StencilRows):
         for _ in range(2 + len(places) + (s.channels > 1)):
             k.close()
         lead = [*self.lead[:-1], self.lead[-1] + t]
-        place = s.index(lead, [*self.serial, ix(Var("oy", y.out)), ix(Var("ox", x.out))])
-        self._store(place, "total", "found_index", "ox")
+        position = s.index(lead, [*self.serial, ix(Var("oy", y.out)), ix(Var("ox", x.out))])
+        self._store(position, "total", "found_index", "ox")
 
     def _emit_sweep(self, width: int) -> None:
         """The loops over channels, outer axes and rows."""

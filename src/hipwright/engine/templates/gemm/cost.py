@@ -102,8 +102,7 @@ class ProductCost:
         return LAUNCH + max(latency, passes * self.bytes / READ_RATE, self.flops / GEMV_RATE, sums) + second
 
     def _scattered(self, spec: gemv_plan.GemvSpec, rows: int, vectors: int) -> float:
-        """What lanes wait for vectors that lie apart along k, of more than VECTOR_CHUNK; of fewer nothing is measured.
-        """
+        """What lanes wait for vectors apart along k, of more than VECTOR_CHUNK; of fewer nothing is measured."""
         if not spec.k_contiguous or vectors <= gemv_plan.VECTOR_CHUNK or gemv_plan.width_along(self.c, spec.vectors, 2):
             return 0.0
         group_rows, _ = gemv_plan.lane_groups(self.batch * rows, self.k, gemv_plan.VECTOR_CHUNK, spec.width)
@@ -128,7 +127,9 @@ class ProductCost:
 
     def _is_uneven(self) -> bool:
         """Whether rows of an operand as it lies are no multiple of 16 bytes."""
-        sides = [self.k if gemv_plan.width_along(self.c, t, 2) else self.c.hint(t.shape[1]) for t in (self.p.a, self.p.b)]
+        sides = [
+            self.k if gemv_plan.width_along(self.c, t, 2) else self.c.hint(t.shape[1]) for t in (self.p.a, self.p.b)
+        ]
         return any(side * ITEM_BYTES[self.p.dtype] % 16 for side in sides)
 
     def float8(self) -> float:
