@@ -228,6 +228,17 @@ CASES: list[tuple[Callable[..., Any], list[tuple[int, ...]], torch.dtype, dict[s
     (lambda x: torch.sort(x, dim=-1)[0], [(64000, 768)], HALF, {"call:sort": "library"}),
     (lambda x: torch.sort(x, dim=-1)[0], [(16384, 255)], HALF, {"call:sort": "sort"}),
     (nn.AvgPool3d(4, 4), [(64, 64, 40, 40, 40)], torch.float32, {"call:avg_pool3d:lanes": 1}),
+    (torch.matmul, [(2048, 128), (128, 16)], HALF, {"call:matmul": "library"}),
+    (torch.matmul, [(768, 255), (255, 16)], HALF, {"call:matmul": "library"}),
+    (torch.matmul, [(2048, 128), (128, 8)], HALF, {"call:matmul": "gemv"}),
+    (lambda x, y: x.triu() @ y.triu(), [(255, 255)] * 2, HALF, {"call:matmul": "library"}),
+    (lambda x, y: x.triu() @ y.triu(), [(128, 128)] * 2, HALF, {"call:matmul": "gemm"}),
+    (torch.matmul, [(48, 1020), (1020, 1000)], torch.float32, {"call:matmul": "library"}),
+    (torch.matmul, [(512, 48), (48, 256)], torch.float32, {"call:matmul": "gemm"}),
+    (nn.Conv2d(96, 96, 3, stride=2).half(), [(1, 96, 168, 224)], HALF, {"channels_last:conv2d": True}),
+    (nn.Conv3d(3, 256, 2, stride=3, bias=False), [(1, 3, 40, 30, 40)], torch.float32, {"call:conv3d": "library"}),
+    (nn.ConvTranspose3d(3, 32, 2), [(32, 3, 20, 30, 30)], torch.float32, {"call:conv_transpose3d": "stencil"}),
+    (nn.ConvTranspose2d(16, 128, 2), [(16, 16, 112, 112)], torch.float32, {"call:conv_transpose2d": "library"}),
 ]
 
 

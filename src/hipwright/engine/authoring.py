@@ -16,6 +16,8 @@ from hipwright.engine.knobs import EVERY_OPERATOR, GIVEN_UP, OTHER_SIZES, PLAIN_
 from hipwright.engine.plan.library import library_program
 from hipwright.engine.rewrite.attention import attention
 from hipwright.engine.rewrite.complex_parts import complex_parts
+from hipwright.engine.rewrite.forms.distances import distances
+from hipwright.engine.rewrite.forms.flat_convolutions import flat_convolutions
 from hipwright.engine.rewrite.growing import growing
 from hipwright.engine.rewrite.library_epilogues import library_epilogues
 from hipwright.engine.rewrite.loops.freed import freed
@@ -122,7 +124,9 @@ def _rewritten(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, Graph
         generic, structure = attention(graph, choices)
         generic, draws = pure_draws(generic, choices)
         generic, parts = complex_parts(generic, choices)
-        generic, windows = window_products(growing(generic), choices)
+        generic, roots = distances(growing(generic), choices)
+        generic, windows = window_products(generic, choices)
+        generic, images = flat_convolutions(generic, choices)
         generic, epilogues = library_epilogues(generic, choices)
         generic, pads = padded_products(generic, choices)
         fixed = pinned(generic)
@@ -138,7 +142,19 @@ def _rewritten(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, Graph
                 generic,
                 fixed,
                 rolled,
-                {**loops, **joined, **runs, **draws, **parts, **windows, **epilogues, **pads, **structure},
+                {
+                    **loops,
+                    **joined,
+                    **runs,
+                    **draws,
+                    **parts,
+                    **roots,
+                    **windows,
+                    **images,
+                    **epilogues,
+                    **pads,
+                    **structure,
+                },
             )
         choices = {"library": True}
 

@@ -27,9 +27,9 @@ PACK, LEAST_CHANNELS = 8, 16
 """Channels that one 16-byte read takes, and that fill a matrix instruction. To 16 outputs the library's permutations of
 96, 128 and 256 channels took an H200 136, 108 and 220 us, a kernel's 75, 66 and 130.
 """
-LEAST_WORK, LEAST_BYTES = 2e9, 1 << 24
+LEAST_WORK, LEAST_BYTES = 2e9, 1 << 23
 """Operations from which a convolution is longer than two launches (a round figure for an H200's matrix units); bytes of
-image and result from which what the library permutes is: 25 MB took 23 us of 46.
+image and result from which what the library permutes is: 25 MB took 23 us of 46, 9 MB 12.5 of 22.6.
 """
 FEW_INPUTS_TAPS = 25
 """Taps of a window of stride 1 from which a half image of fewer channels is turned, too: where channels are planes, the

@@ -63,6 +63,12 @@ class NodeWriter:
         self.known[name] = meta
         return {"node": name}
 
+    def convert(self, of: Node, value: Any, shape: Sequence[Size], *, dtype: str, last: bool = False) -> dict[str, str]:
+        """Writes a conversion to a dtype."""
+        made = self.add(of, "aten._to_copy.default", [value], shape, dtype=dtype, last=last)
+        self.nodes[-1] = msgspec.structs.replace(self.nodes[-1], kwargs={"dtype": {"dtype": dtype}})
+        return made
+
     def view(self, of: Node, value: Any, shape: Sequence[Size], *, dtype: str, last: bool = False) -> dict[str, str]:
         """Writes a view under another shape."""
         return self.add(of, "aten.view.default", [value, [argument(s) for s in shape]], shape, dtype=dtype, last=last)

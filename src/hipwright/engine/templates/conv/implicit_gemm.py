@@ -34,6 +34,10 @@ HALF_RATE, HALF_VECTOR_RATE, MATRIX_SIDE = 40e12, 20e12, 64
 """Operations a second of tiles of half types, of at least 64 x 64 on matrix units: an H200 reached 54e12 for 1 x 1 of
 64 channels to 128, and 38e12 for 1 x 1 of stride 2 of 32 channels to 256, which memory bounds; of smaller tiles 22e12.
 """
+HALF_UNEVEN_RATE = 8e12
+"""The same where planes of outputs are no multiple of 16 bytes, so that none is stored by vectors: 1 x 1 of stride 3 of
+16 channels of 32768 to 256 took an H200 94 us.
+"""
 HALF_READ_RATE, LIBRARY_HALF_READ_RATE = 2.6e12, 2.0e12
 """Bytes a second there: the second convolution took 14 us, the library 12.5 and 23 for its own permutations."""
 LARGE_SIDE, LARGE_CHANNELS = 5, 16
@@ -163,6 +167,8 @@ def _beats_permutations(call: KernelCall, conv: Convolution, window: Window) -> 
         return False
     rows, columns, share = _tile(call, window)
     rate = HALF_RATE if min(rows, columns) >= MATRIX_SIDE else HALF_VECTOR_RATE
+    if prod(call.c.hint(a.out) for a in conv.axes) % 8:
+        rate = HALF_UNEVEN_RATE
     image, outputs = call.c.numel_hint(conv.x.shape), call.c.numel_hint(call.shape(0))
     steps = ceil(call.c.hint(window.k) / tiling.DEPTH[conv.x.dtype]) + tiling.BLOCK_OVERHEAD_STEPS
     moved = 2.0 * (image + outputs) / HALF_READ_RATE

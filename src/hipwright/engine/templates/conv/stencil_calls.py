@@ -57,6 +57,11 @@ NARROW_PHASED_CHANNELS, NARROW_PHASED_PRODUCTS = 64, 256
 tile empty: 3 x 3 x 3 of 48 channels to 16 took an H200 1125 us by tiles, 938 and 66 by the library; at the rate of 32
 channels, of which a thread holds as many weights, it would take 520, which is an estimate.
 """
+FILLED_OUTPUTS = 64
+"""Outputs that fill the library's tiles of float32. Transposed 2 x 2 of stride 1 of 16 channels to 128 took an H200 283
+us by a stencil, 12e12 operations a second, and 225 by the library; 2 x 2 x 2 of stride 3 of 3 channels to 256, of fewer
+than NARROW_NUMEL outputs in all, 7.1 and 5.2.
+"""
 NARROW_OUTPUTS, NARROW_TAPS, NARROW_NUMEL = 16, MAX_WEIGHTS // 4 - 1, 8 * MIN_THREADS
 """Float32 convolutions of two dimensions to at most so many outputs a group leave the library's tiles half empty: 3 x 3
 of 128 channels to 16 took an H200 1829 us by the library (10.6e12 operations a second) and 688 with what follows by
@@ -127,7 +132,20 @@ def _weight_index(conv: Convolution, n: int) -> Callable[..., list[Ix]]:
 def usual_stencil(call: KernelCall, conv: Convolution) -> bool:
     """The static rule for stencils: depthwise always; else few products an output, or few outputs in float32."""
     outputs = call.c.numel_hint(call.shape(0))
+    if _fills_tiles(conv, outputs, fused=call.read_by_pointwise):
+        return False
     return _few_products(conv, outputs) or (_is_narrow(conv) and outputs >= NARROW_NUMEL)
+
+
+def _fills_tiles(conv: Convolution, outputs: int, *, fused: bool) -> bool:
+    """Whether a convolution of float32, transposed or of three dimensions, fills the library's tiles and is no faster
+    by a stencil: without phases and of many channels, or small and its result's own kernel. outputs: of all images.
+    """
+    if conv.x.dtype != "float32" or conv.channels == 1 or conv.outputs < FILLED_OUTPUTS:
+        return False
+    if conv.transposed and len(conv.axes) < 3:
+        return conv.channels >= MATRIX_CHANNELS and all(a.phases == 1 for a in conv.axes)
+    return len(conv.axes) == 3 and not conv.transposed and not fused and outputs < NARROW_NUMEL
 
 
 def _few_products(conv: Convolution, outputs: int) -> bool:

@@ -27,10 +27,20 @@ FLOAT8_RATE = 250e12
 nothing has measured.
 """
 LIBRARY_LATENCY, GEMV_LATENCY = 2e-6, 1.5e-6
+SCATTERED_RATE = 1.3e10
+"""Loads a second, of 32 lanes each, of neighbours along k that lie apart: 16 columns of a matrix of k x 16 halves took
+an H200 6.6 us of 2048 x 128 (65536 such loads), where the library took 2.6.
+"""
+HALF_START, UNEVEN = 2.0e-6, 2.0
+"""Seconds by which tiles of half types last longer than tiling.py estimates: 128 x 128 x 128 took an H200 3.4 us, the
+library 2.3; and how often longer where rows of an operand are no multiple of 16 bytes: 255 x 255 x 255 took 11.1 and
+4.6.
+"""
 SHORT_DEPTH, SLICED_SIDE, SLICE_DEPTH = 2048, 128, 256
-"""The k below which the library's float32 products of fewer rows or columns than SLICED_SIDE are taken not to split it;
-and the least k of a slice of larger ones, whose sums a second kernel adds: 128 x 1024 x 1000 took an H200 10.1 and 3.7
-us so, where tiles of 16 rows took 20.5, and of k = 512 7.2 and 2.2, and 10.5.
+"""The k below which the library's float32 products of fewer rows or columns than SLICED_SIDE are taken not to split it
+if k is the contiguous dimension of both matrices (linear layers); and the least k of a slice of others, whose sums a
+second kernel adds: 128 x 1024 x 1000 took an H200 10.1 and 3.7 us so, where tiles of 16 rows took 20.5, of k = 512 7.2
+and 2.2, and 10.5; 48 x 1000 x 1020 of contiguous columns 7.8 and 1.8, and 12.7.
 """
 MARGIN = 0.9
 """A template's time must be below this share of the library's."""
@@ -88,7 +98,16 @@ class ProductCost:
         second = LAUNCH + 8.0 * split * self.batch * self.m * self.n / CACHE_RATE if split > 1 else 0.0
         passes = ceil(vectors / gemv_plan.VECTOR_CHUNK)
         sums = SHUFFLES * self.batch * rows * vectors / SHUFFLE_RATE if spec.k_contiguous else 0.0
-        return LAUNCH + max(GEMV_LATENCY, passes * self.bytes / READ_RATE, self.flops / GEMV_RATE, sums) + second
+        latency = max(GEMV_LATENCY, self._scattered(spec, rows, vectors))
+        return LAUNCH + max(latency, passes * self.bytes / READ_RATE, self.flops / GEMV_RATE, sums) + second
+
+    def _scattered(self, spec: gemv_plan.GemvSpec, rows: int, vectors: int) -> float:
+        """What lanes wait for vectors apart along k, of more than VECTOR_CHUNK; of fewer nothing is measured."""
+        if not spec.k_contiguous or vectors <= gemv_plan.VECTOR_CHUNK or gemv_plan.width_along(self.c, spec.vectors, 2):
+            return 0.0
+        group_rows, _ = gemv_plan.lane_groups(self.batch * rows, self.k, gemv_plan.VECTOR_CHUNK, spec.width)
+        steps = ceil(self.k / (32 * spec.width))
+        return self.batch * ceil(rows / group_rows) * steps * spec.width * vectors / SCATTERED_RATE
 
     def direct(self) -> float:
         """A latency that is waited for once, or the operations, or the bytes."""
@@ -101,7 +120,17 @@ class ProductCost:
     def gemm(self) -> float:
         """Tiles on the vector units. Only CDNA uses matrix units for float32; they are left out."""
         shape = ProductShape(self.batch, self.m, self.n, self.k, self.p.dtype)
-        return max(seconds(shape, choose(shape)), LAUNCH + self.bytes / LIBRARY_READ_RATE)
+        tiles = seconds(shape, choose(shape))
+        if self.p.dtype != "float32":
+            tiles = LAUNCH + HALF_START + (tiles - LAUNCH) * (UNEVEN if self._is_uneven() else 1.0)
+        return max(tiles, LAUNCH + self.bytes / LIBRARY_READ_RATE)
+
+    def _is_uneven(self) -> bool:
+        """Whether rows of an operand as it lies are no multiple of 16 bytes."""
+        sides = [
+            self.k if gemv_plan.width_along(self.c, t, 2) else self.c.hint(t.shape[1]) for t in (self.p.a, self.p.b)
+        ]
+        return any(side * ITEM_BYTES[self.p.dtype] % 16 for side in sides)
 
     def float8(self) -> float:
         """Codes on AMD's matrix units: the operations at the assumed rate, or the bytes."""
@@ -127,7 +156,9 @@ class ProductCost:
 
     def _library_slices(self) -> int:
         """The slices into which the library divides a short k of few large tiles."""
-        if not self._is_short() or self.batch > 1 or min(self.m, self.n) < SLICED_SIDE:
+        if not self._is_short() or self.batch > 1:
+            return 1
+        if min(self.m, self.n) < SLICED_SIDE and all(gemv_plan.width_along(self.c, t, 2) for t in (self.p.a, self.p.b)):
             return 1
         tiles = ceil(self.m / 64) * ceil(self.n / 64)
         return max(min(self.k // SLICE_DEPTH, COMPUTE_UNITS // tiles), 1)

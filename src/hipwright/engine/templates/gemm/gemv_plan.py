@@ -77,7 +77,7 @@ def plan(c: LoweringContext, a: Tensor, b: Tensor, space: list[Ix], k: Ix) -> Ge
     transposed = m < n or (m == n and c.numel_hint(b.shape) > c.numel_hint(a.shape))
     matrix, vectors = (b, a) if transposed else (a, b)
     for axis in (2, 1):
-        width = _width(c, matrix, axis)
+        width = width_along(c, matrix, axis)
         if axis == 2 and width:  # limited by the registers that the vectors take
             width = max(4, min(width, 64 // min(VECTOR_CHUNK, min(m, n))))
         if width and not (axis == 1 and c.hint(matrix.shape[1]) < 2 * width):
@@ -86,7 +86,7 @@ def plan(c: LoweringContext, a: Tensor, b: Tensor, space: list[Ix], k: Ix) -> Ge
     return GemvSpec(matrix, vectors, space, k, transposed, True, width, True) if width else None
 
 
-def _width(c: LoweringContext, matrix: Tensor, axis: int) -> int:
+def width_along(c: LoweringContext, matrix: Tensor, axis: int) -> int:
     """Elements in 16 bytes of the widest type that is contiguous along an axis; 0 when none is."""
     variables = [c.arena.var("p", s) for s in matrix.shape]
     loads = [e for e in walk([matrix.at([ix(v) for v in variables])]) if e.op == "load"]

@@ -1,0 +1,43 @@
+"""The engine's defaults in runs for NVIDIA GPUs where measurements of an H200 made a difference, by measured shapes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from hipwright.engine import author
+from hipwright.engine.knobs import SPLIT, Value
+from tests.engine.harness import captured
+
+CASES: list[tuple[nn.Module, tuple[int, ...], dict[str, Value]]] = [
+    (
+        nn.ConvTranspose2d(16, 128, 2),
+        (16, 16, 112, 112),
+        {"call:conv_transpose2d": "split"},
+    ),  # estimated: 127 us of 225
+    (nn.Conv3d(16, 64, 3, stride=3), (16, 16, 39, 40, 30), {"product:": False, "call:conv3d": "library"}),
+    (
+        nn.ConvTranspose1d(16, 64, 2).half(),
+        (16, 16, 16384),
+        {"image:": True, "call:": "library", "channels_last:": True},
+    ),
+    (
+        nn.ConvTranspose1d(16, 16, 5, padding=1).half(),
+        (64, 16, 32767),
+        {"image:": True, "call:": "library", "channels_last:": True},
+    ),
+    (nn.Conv1d(32, 64, 3, padding=1).half(), (32, 32, 16384), {"image:": True, "channels_last:": True}),
+    (nn.Conv1d(16, 256, 1, stride=3).half(), (8, 16, 32768), {"image:": True, "call:": "library"}),
+    (nn.ConvTranspose1d(64, 64, 4).half(), (1, 64, 4096), {"image:": False}),
+]
+"""Layers with an input of the weights' dtype; the first choice whose key begins so."""
+
+
+@pytest.mark.parametrize(("layer", "shape", "wanted"), CASES)
+def test_defaults_for_nvidia(layer: nn.Module, shape: tuple[int, ...], wanted: dict[str, Value]) -> None:
+    dtype = next(layer.parameters()).dtype
+    graph = captured(layer.to("meta"), [torch.empty(shape, dtype=dtype, device="meta")])
+    found = {key: choice.default for key, choice in author(graph, {SPLIT: True}).space.items()}
+    for key, value in wanted.items():
+        assert next(v for k, v in found.items() if k.startswith(key)) == value, (key, found)
