@@ -47,6 +47,22 @@ def test_whole_tiles_and_others(dtype: torch.dtype, rows: int, columns: int) -> 
     check(relued, [x.to(dtype)])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("rows, columns", [(16, 280), (280, 16), (32, 136), (136, 16), (96, 640), (18, 600), (600, 17)])
+@pytest.mark.parametrize(("side", "threads"), [(32, 256), (64, 64), (64, 128)])
+@pytest.mark.matrix(keep=14)
+def test_tiles_of_few_lines_are_long(side: int, threads: int, rows: int, columns: int, dtype: torch.dtype) -> None:
+    """Of one tile a block, whose sides are as few lines and as many elements as a square has."""
+    x, bias = torch.randn(3, rows, columns).to(dtype), torch.randn(columns).to(dtype)
+    graph = captured(Op(biased), [x, bias])
+    (key,) = [k for k, choice in space(graph).items() if "transpose" in choice.options]
+    program = write(graph, {key: "transpose", "TRANSPOSE_TILE": side, "BLOCK": threads})
+    assert "constexpr int side = TRANSPOSE_TILE * TRANSPOSE_TILE / " in program.text
+    for inputs in ([x, bias], [torch.randn(2, rows + 1, columns).to(dtype), bias]):
+        exact, native, _ = reference(Op(biased), inputs)
+        compare(run(program, Op(biased), inputs)[0], exact, native)
+
+
 @pytest.mark.parametrize("rows, columns, width", [(128, 100, 4), (68, 72, 4), (66, 130, 2), (64, 99, 0)])
 def test_narrower_vectors_of_halves(rows: int, columns: int, width: int) -> None:
     """Where 16 bytes do not divide a size."""

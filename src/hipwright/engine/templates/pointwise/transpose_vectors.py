@@ -20,7 +20,9 @@ from hipwright.engine.templates.sweep import VECTOR_LENGTH
 
 HALVES = 8
 """Elements of 2 bytes in 16 bytes; where they do not divide the sizes, a vector has half or a quarter as many."""
-NAMES = ("slot", "by_vectors", "out", "tb1", "v")
+RUN = 64
+"""Elements of a line of a long tile that neighbouring threads take."""
+NAMES = ("by_vectors", "out", "tb1", "v", "across")
 Staged = dict[tuple[str, str], str]
 
 
@@ -45,17 +47,19 @@ def width(body: Body, loads: Sequence[E], sizes: Sequence[Ix]) -> int:
 
 @dataclass(eq=False)
 class VectorTranspose:
-    """The transpose of one tile. size, threads: the knobs; width: elements of a vector; names: of the tiles in LDS;
+    """The transpose of one tile. sides: along `a` and `b`, as C texts, of which `long` is one that no short
+    line of threads covers; threads: the knob; width: elements of a vector; names: of the tiles in LDS;
     tests: the statements that skip vectors outside, of loads and of stores.
     """
 
     body: Body
     loads: list[E]
-    size: str
+    sides: tuple[str, str]
     threads: str
     width: int
     names: Staged
     tests: tuple[str, str]
+    long: str
 
     def conditions(self, sizes: Sequence[str]) -> str:
         """The run-time conditions: whole vectors, at aligned addresses and strides."""
@@ -84,12 +88,12 @@ class VectorTranspose:
             emit = self.body.emit
             self.names = {key: emit.fresh(f"{name}_words") for key, name in self.names.items()}
             for name in self.names.values():
-                emit.line(f"__shared__ unsigned {name}[{self.size}][{self.size} / 2 + 1];")
+                emit.line(f"__shared__ unsigned {name}[{self.sides[0]}][{self.sides[1]} / 2 + 1];")
 
     @contextmanager
-    def _slots(self, lines: str) -> Iterator[None]:
-        """Opens the loop over this thread's vectors, of `lines` lines."""
-        emit, count = self.body.emit, f"{self.size} / {self.width} * {lines}"
+    def _slots(self, run: str, lines: str) -> Iterator[None]:
+        """Opens the loop over this thread's vectors, of `lines` lines, each of which is `run` elements long."""
+        emit, count = self.body.emit, f"{run} / {self.width} * {lines}"
         emit.line("#pragma unroll")
         emit.open(f"for (int k = 0; k < ({count} + {self.threads} - 1) / {self.threads}; ++k)")
         emit.line(f"const int slot = threadIdx.x + k * {self.threads};")
@@ -97,13 +101,26 @@ class VectorTranspose:
         yield
         emit.close()
 
+    def _places(self, side: str, lines: str) -> tuple[str, str]:
+        """The first element of slot `slot`'s vector along a side, and its line, as C texts. Of a long side neighbouring
+        threads take at most RUN elements, and go on with the next line, in another bank of LDS.
+        """
+        n = self.width
+        if side != self.long:
+            return f"slot % ({side} / {n}) * {n}", f"slot / ({side} / {n})"
+        self.body.emit.line(f"constexpr int across = ({side} < {RUN} ? {side} : {RUN}) / {n};")
+        return f"(slot / (across * {lines}) * across + slot % across) * {n}", f"slot / across % {lines}"
+
     def stage(self) -> None:
         """Writes the loads along `a` into LDS."""
         body, emit, n = self.body, self.body.emit, self.width
-        across, each = f"({self.size} / {n})", 2 if self._pairs else 1
-        with self._slots(f"({self.size} / 2)" if self._pairs else self.size):
-            line = f"slot / {across}{' * 2' if self._pairs else ''}"
-            emit.line(f"const {body.index_type} ta = ta0 + slot % {across} * {n}, tb = tb0 + {line};")
+        (a, b), each = self.sides, 2 if self._pairs else 1
+        lines = f"({b} / 2)" if self._pairs else b
+        with self._slots(a, lines):
+            place, line = self._places(a, lines)
+            emit.line(
+                f"const {body.index_type} ta = ta0 + {place}, tb = tb0 + {line}{' * 2' if self._pairs else ''};"
+            )
             emit.line(self.tests[0])
             for e in self.loads:
                 name, pointer = self.names[e.attr[0], e.attr[1].key], body.pointers[e.attr[0]]
@@ -123,9 +140,10 @@ class VectorTranspose:
         body, emit, n, plain = self.body, self.body.emit, self.width, self.body.emit.read
         (member,) = body.stored
         buffer, dtype = body.need.stores[member.item.name]
-        across = f"({self.size} / {n})"
-        with self._slots(self.size):
-            emit.line(f"const {body.index_type} ta = ta0 + slot / {across}, tb1 = tb0 + slot % {across} * {n};")
+        a, b = self.sides
+        with self._slots(b, a):
+            start, line = self._places(b, a)
+            emit.line(f"const {body.index_type} ta = ta0 + {line}, tb1 = tb0 + {start};")
             emit.line(self.tests[1])
             for e in self.loads:
                 self._gather(e)
