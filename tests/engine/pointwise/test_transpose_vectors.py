@@ -63,14 +63,22 @@ def test_tiles_of_few_lines_are_long(side: int, threads: int, rows: int, columns
         compare(run(program, Op(biased), inputs)[0], exact, native)
 
 
-@pytest.mark.parametrize("rows, columns, width", [(128, 100, 4), (68, 72, 4), (66, 130, 2), (64, 99, 0)])
-def test_narrower_vectors_of_halves(rows: int, columns: int, width: int) -> None:
-    """Where 16 bytes do not divide a size."""
+SIDES = [(128, 100, 4, 8), (68, 72, 8, 4), (66, 130, 2, 2), (64, 99, 1, 8), (67, 96, 8, 1), (33, 34, 2, 1), (67, 99, 1, 1)]
+
+
+@pytest.mark.parametrize("rows, columns, loaded, written", SIDES)
+def test_narrower_vectors_of_halves(rows: int, columns: int, loaded: int, written: int) -> None:
+    """Where 16 bytes do not divide a size, along which vectors are shorter; of one element along one size at most."""
     x, bias = torch.randn(2, rows, columns).half(), torch.randn(columns).half()
-    check(biased, [x, bias], vectors=width > 0)
+    vectors = max(loaded, written) > 1
+    check(biased, [x, bias], vectors=vectors)
+    check(biased, [torch.randn(3, rows + 2, columns).half(), bias], [x, bias], vectors=vectors)
     graph = captured(Op(biased), [x, bias])
     (key,) = [k for k, choice in space(graph).items() if "transpose" in choice.options]
-    assert (f"store_whole<{width}>(" in write(graph, {key: "transpose"}).text) == (width > 0)
+    text = write(graph, {key: "transpose"}).text
+    assert (f"load_aligned<{loaded}>(" in text) == vectors
+    assert (f"store_whole<{written}>(" in text) == (1 < written < 8)
+    assert (f"store_aligned<{written}>(" in text) == (written == 8)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])

@@ -141,13 +141,13 @@ def _by_vectors(
     body: Body, threads: str, sides: Sides, space: list[Ix], loads: list[E], staged: dict[tuple[str, str], str]
 ) -> transpose_vectors.VectorTranspose | None:
     """The transpose by vectors, where it applies."""
-    n = transpose_vectors.width(body, loads, space)
-    if not n:
+    widths = transpose_vectors.widths(body, loads, space)
+    if not widths:
         return None
     body.emit.taken |= set(transpose_vectors.NAMES)
     sizes = [body.emit.position(s) for s in space]
     tests = _tests(sizes, sides), _tests(sizes, sides, ("ta", "tb1"))
-    return transpose_vectors.VectorTranspose(body, loads, sides, threads, n, staged, tests, LONG)
+    return transpose_vectors.VectorTranspose(body, loads, sides, threads, widths, staged, tests, LONG, space[1])
 
 
 def _stage(
