@@ -111,13 +111,16 @@ class VectorTranspose:
         emit.close()
 
     def _places(self, side: str, n: int, lines: str) -> tuple[str, str]:
-        """The first element of slot `slot`'s vector of n along a side, and its line, as C texts. Of a long side neighbouring
-        threads take at most RUN elements, and go on with the next line, in another bank of LDS.
+        """The first element along a side of the thread's vector of n, and its line, as C texts. Of a long side
+        neighbouring threads take at most RUN elements, and go on with the next line, in another bank of LDS.
         """
+        emit, run = self.body.emit, f"({side} < {RUN} ? {side} : {RUN})" if side == self.long else side
+        emit.line(f"constexpr int across = {run} / {n};")
+        emit.line(f"const int line = threadIdx.x / across + k * ({self.threads} / across);")
+        start = f"threadIdx.x % across * {n}"
         if side != self.long:
-            return f"slot % ({side} / {n}) * {n}", f"slot / ({side} / {n})"
-        self.body.emit.line(f"constexpr int across = ({side} < {RUN} ? {side} : {RUN}) / {n};")
-        return f"(slot / (across * {lines}) * across + slot % across) * {n}", f"slot / across % {lines}"
+            return start, "line"
+        return f"line / {lines} * (across * {n}) + {start}", f"line % {lines}"
 
     def stage(self) -> None:
         """Writes the loads along `a` into LDS."""
