@@ -63,7 +63,15 @@ def test_tiles_of_few_lines_are_long(side: int, threads: int, rows: int, columns
         compare(run(program, Op(biased), inputs)[0], exact, native)
 
 
-SIDES = [(128, 100, 4, 8), (68, 72, 8, 4), (66, 130, 2, 2), (64, 99, 1, 8), (67, 96, 8, 1), (33, 34, 2, 1), (67, 99, 1, 1)]
+SIDES = [
+    (128, 100, 4, 8),
+    (68, 72, 8, 4),
+    (66, 130, 2, 2),
+    (64, 99, 1, 8),
+    (67, 96, 8, 1),
+    (33, 34, 2, 1),
+    (67, 99, 1, 1),
+]
 
 
 @pytest.mark.parametrize("rows, columns, loaded, written", SIDES)

@@ -107,7 +107,9 @@ def transpose(body: Body, threads: str, size: str) -> EmittedKernel:
     emit.line("__syncthreads();")
     _write(body, threads, sides, sizes, staged, prefetched)
     tiles = [f"cdiv({to_python(group.space[n])}, {side})" for n, side in zip((k, last), plan_sides, strict=True)]
-    made = body.finish(f"({to_python(rest)}) * {' * '.join(tiles)}", threads, fused(group), relaxed_bounds(body, threads))
+    made = body.finish(
+        f"({to_python(rest)}) * {' * '.join(tiles)}", threads, fused(group), relaxed_bounds(body, threads)
+    )
     if vectors:
         made.used |= vectors.used
     return made

@@ -52,9 +52,10 @@ def widths(body: Body, loads: Sequence[E], sizes: Sequence[Ix]) -> tuple[int, in
 
 @dataclass(eq=False)
 class VectorTranspose:
-    """The transpose of one tile. sides: along `a` and `b`, as C texts, of which `long` is one that no short
-    line of threads covers; length: of dimension `b`; threads: the knob; widths: elements of a vector along `a` and `b`; names: of the tiles in LDS;
-    tests: the statements that skip vectors outside, of loads and of stores.
+    """The transpose of one tile. sides: along `a` and `b`, as C texts; threads: the knob; widths: elements of a vector
+    along `a` and `b`; names: of the tiles in LDS; tests: the statements that skip vectors outside, of loads and of
+    stores; long: the text of a side along which lines are longer than neighbouring threads take; length: of dimension
+    `b`.
     """
 
     body: Body
@@ -70,7 +71,9 @@ class VectorTranspose:
     def conditions(self, sizes: Sequence[str]) -> str:
         """The run-time conditions: whole vectors, at aligned addresses and strides."""
         body = self.body
-        out = [f"{bracketed(s)} % {n} == 0" for s, n in zip(sizes, self.widths, strict=True) if not s.isdigit() and n > 1]
+        out = [
+            f"{bracketed(s)} % {n} == 0" for s, n in zip(sizes, self.widths, strict=True) if not s.isdigit() and n > 1
+        ]
         (member,) = body.stored
         places = [(e.attr[0], e.attr[1], "ta") for e in self.loads]
         for buffer, position, axis in [*places, (body.need.stores[member.item.name][0], member.position, "tb")]:
@@ -129,9 +132,7 @@ class VectorTranspose:
         lines = f"({b} / 2)" if self._pairs else b
         with self._slots(a, n, lines):
             place, line = self._places(a, n, lines)
-            emit.line(
-                f"const {body.index_type} ta = ta0 + {place}, tb = tb0 + {line}{' * 2' if self._pairs else ''};"
-            )
+            emit.line(f"const {body.index_type} ta = ta0 + {place}, tb = tb0 + {line}{' * 2' if self._pairs else ''};")
             emit.line(self.tests[0])
             single = self.widths[1] == 1  # the last line may have none beside it
             if single:
