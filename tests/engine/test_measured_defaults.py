@@ -115,6 +115,12 @@ CASES: list[tuple[Callable[..., Any], list[tuple[int, ...]], torch.dtype, dict[s
     (grouped_channels_last, [(8, 4096, 320)], HALF, {"map:": "columns"}),
     (lambda x: F.avg_pool1d(x, 9, 1, 4), [(64, 128, 65536)], torch.float32, {"STENCIL_BLOCK": 128}),
     (lambda x: F.avg_pool1d(x.transpose(1, 2), 9, 1, 4), [(256, 336, 321)], torch.float32, {"STENCIL_BLOCK": 256}),
+    (lambda x: F.avg_pool1d(x, 2, 3), [(64, 16, 32768)], HALF, {"call:avg_pool1d:apart": 8}),
+    (lambda x: F.avg_pool1d(x, 2, 3, 1), [(32, 128, 16384)], torch.float32, {"call:avg_pool1d:apart": 4}),
+    (lambda x: F.avg_pool1d(x, 4, 1), [(32, 3, 32767)], torch.float32, {"call:avg_pool1d:apart": 4}),
+    (lambda x: F.max_pool1d(x, 2, 1), [(1, 32, 32767)], torch.bfloat16, {"call:max_pool1d:apart": 4}),
+    (lambda x: F.avg_pool1d(x, 4, 4), [(64, 64, 32768)], torch.float32, {"call:avg_pool1d:apart": 1}),
+    (lambda x: F.avg_pool1d(x, 3, 1, 1), [(64, 64, 32768)], HALF, {"call:avg_pool1d:apart": 1}),
     (
         lambda table, i: F.layer_norm(table[i.long()], (768,)),
         [(30522, 768), (64, 512)],

@@ -47,14 +47,46 @@ def test_whole_tiles_and_others(dtype: torch.dtype, rows: int, columns: int) -> 
     check(relued, [x.to(dtype)])
 
 
-@pytest.mark.parametrize("rows, columns, width", [(128, 100, 4), (68, 72, 4), (66, 130, 2), (64, 99, 0)])
-def test_narrower_vectors_of_halves(rows: int, columns: int, width: int) -> None:
-    """Where 16 bytes do not divide a size."""
-    x, bias = torch.randn(2, rows, columns).half(), torch.randn(columns).half()
-    check(biased, [x, bias], vectors=width > 0)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("rows, columns", [(16, 280), (280, 16), (32, 136), (136, 16), (96, 384), (18, 600), (600, 17)])
+@pytest.mark.parametrize(("side", "threads"), [(32, 256), (64, 64), (64, 128)])
+@pytest.mark.matrix(keep=14)
+def test_tiles_of_few_lines_are_long(side: int, threads: int, rows: int, columns: int, dtype: torch.dtype) -> None:
+    """Of one tile a block, whose sides are as few lines and as many elements as a square has."""
+    x, bias = torch.randn(3, rows, columns).to(dtype), torch.randn(columns).to(dtype)
     graph = captured(Op(biased), [x, bias])
     (key,) = [k for k, choice in space(graph).items() if "transpose" in choice.options]
-    assert (f"store_whole<{width}>(" in write(graph, {key: "transpose"}).text) == (width > 0)
+    program = write(graph, {key: "transpose", "TRANSPOSE_TILE": side, "BLOCK": threads})
+    assert "constexpr int side = TRANSPOSE_TILE * TRANSPOSE_TILE / " in program.text
+    for inputs in ([x, bias], [torch.randn(2, rows + 1, columns).to(dtype), bias]):
+        exact, native, _ = reference(Op(biased), inputs)
+        compare(run(program, Op(biased), inputs)[0], exact, native)
+
+
+SIDES = [
+    (128, 100, 4, 8),
+    (68, 72, 8, 4),
+    (66, 130, 2, 2),
+    (64, 99, 1, 8),
+    (67, 96, 8, 1),
+    (33, 34, 2, 1),
+    (67, 99, 1, 1),
+]
+
+
+@pytest.mark.parametrize("rows, columns, loaded, written", SIDES)
+def test_narrower_vectors_of_halves(rows: int, columns: int, loaded: int, written: int) -> None:
+    """Where 16 bytes do not divide a size, along which vectors are shorter; of one element along one size at most."""
+    x, bias = torch.randn(2, rows, columns).half(), torch.randn(columns).half()
+    vectors = max(loaded, written) > 1
+    check(biased, [x, bias], vectors=vectors)
+    check(biased, [torch.randn(3, rows + 2, columns).half(), bias], [x, bias], vectors=vectors)
+    graph = captured(Op(biased), [x, bias])
+    (key,) = [k for k, choice in space(graph).items() if "transpose" in choice.options]
+    text = write(graph, {key: "transpose"}).text
+    assert (f"load_aligned<{loaded}>(" in text) == vectors
+    assert (f"store_whole<{written}>(" in text) == (1 < written < 8)
+    assert (f"store_aligned<{written}>(" in text) == (written == 8)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])

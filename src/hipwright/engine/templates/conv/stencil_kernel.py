@@ -9,6 +9,7 @@ from hipwright.engine.lower.conv import ConvAxis, plane_position, window_start
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.conv.stencil import streams_weights
+from hipwright.engine.templates.conv.stencil_apart import ApartKernel, outputs_apart
 from hipwright.engine.templates.conv.stencil_channels import ChannelsKernel
 from hipwright.engine.templates.conv.stencil_places import linear_text, loop_index, skip_condition
 from hipwright.engine.templates.conv.stencil_rows import StencilRows
@@ -24,7 +25,10 @@ def write(body: CallBody) -> list[EmittedKernel]:
     if s.channels_last and grid_form(body, "flat") == "vectors":
         return [ChannelsKernel(body, s).kernel()]
     lanes = window_lanes(body)
-    return [SharedWindowKernel(body, s, lanes=lanes).kernel() if lanes > 1 else _StencilKernel(body, s).kernel()]
+    if lanes > 1:
+        return [SharedWindowKernel(body, s, lanes=lanes).kernel()]
+    apart = outputs_apart(body)
+    return [ApartKernel(body, s, outputs=apart).kernel() if apart > 1 else _StencilKernel(body, s).kernel()]
 
 
 class _StencilKernel(StencilRows):
