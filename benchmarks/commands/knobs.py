@@ -1,13 +1,14 @@
 """Raw times of many settings of the engine's knobs, side by side: which are fastest for a task.
 
-    python -m benchmarks knobs TASK... [--set KEY=V,V...]... [--seconds S] [--out FILE] [--target cuda]
+    python -m benchmarks knobs TASK... [--set KEY=V,V...]... [--alone] [--seconds S] [--out FILE] [--target cuda]
     python -m benchmarks knobs --ties benchmarks/records/h200.jsonl --out FILE
 
 Every choice and knob of the engine's space is varied one at a time from the default; then the best settings are joined
-one after the other, each kept where it helps. --set tries all combinations of what it names instead. All variants of a
-task are timed in turn with torch.compile, eager and a copy of as many bytes (benchmarks/timing/sides.py), eleven blocks
-of about a millisecond each. Nothing is judged, and the task's code runs in this process: for your own tasks, not for a
-candidate. FILE gets a JSON line a task. Exit code 1 when time ran out or a task failed.
+one after the other, each kept where it helps. --set tries all combinations of what it names instead, and --alone none.
+All variants of a task are timed in turn with torch.compile, eager and a copy of as many bytes
+(benchmarks/timing/sides.py), eleven blocks of about a millisecond each. Nothing is judged, and the task's code runs in
+this process: for your own tasks, not for a candidate. FILE gets a JSON line a task. Exit code 1 when time ran out or a
+task failed.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ def add_options(options: argparse.ArgumentParser) -> None:
     options.add_argument("tasks", nargs="*", type=Path)
     options.add_argument("--ties", type=Path, metavar="FILE", help="the tasks that are not faster than the compiler")
     options.add_argument("--set", action="append", default=[], metavar="KEY=V,V", help="try all combinations of these")
+    options.add_argument("--alone", action="store_true", help="the default alone, beside eager and torch.compile")
     options.add_argument("--seconds", type=float, default=600.0)
     options.add_argument("--rounds", type=int, default=ROUNDS)
     options.add_argument("--out", type=Path)
@@ -57,6 +59,8 @@ def run(options: argparse.Namespace) -> int:
     """0 when every task was measured, 1 when time ran out or one failed."""
     end = time.monotonic() + options.seconds
     grid = _grid(options.set)
+    if grid and options.alone:
+        raise BadInput("--alone takes no --set: the default is timed without settings")
     tasks = [*options.tasks, *(tied_tasks(options.ties) if options.ties else [])]
     if not tasks:
         raise BadInput("no task to measure", hint="name files, or records with --ties")
@@ -70,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
                 print(f"the time is over: {len(tasks) - number} tasks left", file=sys.stderr)
                 return 1
             try:
-                row = measure(runner, task, host, grid, options.rounds)
+                row = measure(runner, task, host, grid, options.rounds, alone=options.alone)
             except (HipwrightError, RuntimeError) as error:  # torch's own: no memory, a fault of the device
                 print(f"{task}: {str(error).splitlines()[0]}", file=sys.stderr)
                 code = 1
@@ -88,14 +92,21 @@ def tied_tasks(records: Path) -> list[Path]:
 
 
 def measure(
-    runner: ProgramRunner, path: Path, host: Zygote, grid: Mapping[str, Sequence[Any]], rounds: int
+    runner: ProgramRunner,
+    path: Path,
+    host: Zygote,
+    grid: Mapping[str, Sequence[Any]],
+    rounds: int,
+    *,
+    alone: bool = False,
 ) -> dict[str, Any]:
     """One task, as `TimedSides.row`. Raises BadInput where the default program does not run.
 
-    Settings that are joined are timed later, beside the default and the baselines alone.
+    alone: no setting but the default. Settings that are joined are timed later, beside the default and the baselines
+    alone.
     """
     graph, base = first_graph(path, host), runner.base_choices()
-    settings = varied_settings(graph, grid, base)
+    settings = {settings_name({}): {}} if alone else varied_settings(graph, grid, base)
     idle = idle_keys(graph, settings.values(), base) if grid else []
     if grid and len(idle) == len(grid):
         raise BadInput(f"--set changes no program of this task: {', '.join(idle)}")
@@ -106,7 +117,7 @@ def measure(
     timed.build_all(variant_programs(graph, settings, base))
     times = timed.times(list(timed.sides), rounds)
     right = {name: ratio for name, (_, ratio) in times.items() if timed.off.get(name, 0.0) <= OFF}
-    several = [] if grid else helpful_settings(settings, right)
+    several = [] if grid or alone else helpful_settings(settings, right)
     if len(several) > 1:
         times |= join(graph, timed, baselines, several, rounds)
     return timed.row(path, times)

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.common import positive
-from benchmarks.corpora.corpus import Corpus, listed_tasks, require, sample_of
+from benchmarks.corpora.corpus import Corpus, listed_tasks, require, sample_of, write_tasks
 from benchmarks.corpora.judged import CorpusReport, judge
 from hipwright import config
 from hipwright.cli.display.bench import BenchProgress
@@ -82,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--processes", type=positive, metavar="N", help="that share them; default: one for two tasks")
     parser.add_argument("--seed", type=int, metavar="N", help="draws the inputs; default: a secret one, drawn now")
     parser.add_argument("--list", action="store_true", help="print the names of the tasks and judge none")
+    parser.add_argument("--write", type=Path, metavar="DIR", help="write the task files and judge none")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     return parser
 
@@ -96,8 +97,11 @@ def _judged(options: argparse.Namespace) -> CorpusReport:
     if not tasks:
         raise BadInput(f"no task of {options.name} has {options.only!r} in its name", hint="--list names them all")
     print(f"{len(tasks)} tasks of {len({task.family for task in tasks})} families", file=sys.stderr)
+    if options.write:
+        write_tasks(tasks, options.write)
     if options.list:
         print("\n".join(task.name for task in tasks))
+    if options.list or options.write:
         return CorpusReport(options.name, {}, tuple(tasks), versions, False)
     out = options.out or Path("out/corpora") / options.name
     targets = tuple(options.target or ("cpu",))

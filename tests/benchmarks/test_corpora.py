@@ -182,6 +182,14 @@ def test_chains_are_the_same_modules_at_small_and_real_sizes() -> None:
     assert min(heads.values()) > 80 and len(heads) == 5, heads
 
 
+def test_task_files_are_written_and_none_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["singles", "--only", "single_007", "--write", str(tmp_path)]) == 0
+    assert sorted(path.stem for path in tmp_path.glob("*.py")) == [
+        task.name for task in singles.Singles().tasks() if "single_007" in task.name
+    ]
+    assert "0 of 10 tasks judged" in capsys.readouterr().out
+
+
 def test_singles_have_the_same_options_at_small_and_real_sizes() -> None:
     small, real = (list(singles.Singles().tasks(size)) for size in (False, True))
     assert [task.name for task in small] == [task.name for task in real] and len(

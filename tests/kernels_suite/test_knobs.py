@@ -84,6 +84,14 @@ def test_a_task_on_the_processor(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "2 variants" not in shown and "3 variants, 0 refused" in shown and "BLOCK=64" in shown
 
 
+def test_the_default_alone(tmp_path: Path) -> None:
+    (task := tmp_path / "task.py").write_text(TASK)
+    out = tmp_path / "out.jsonl"
+    assert main(["knobs", str(task), "--alone", "--target", "cpu", "--rounds", "1", "--out", str(out)]) == 0
+    assert set(json.loads(out.read_text())["us"]) == {"copy", "eager", "default"}
+    assert main(["knobs", str(task), "--alone", "--set", "BLOCK=64", "--target", "cpu"]) == 2
+
+
 @pytest.mark.parametrize("helps", [True, False])
 def test_settings_are_joined_one_by_one_where_they_help(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helps: bool

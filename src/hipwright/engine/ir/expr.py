@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -298,9 +298,9 @@ def indices(e: E) -> list[Ix]:
     return []
 
 
-def walk(roots: Sequence[E]) -> Iterator[E]:
-    """Yields every expression under the roots once, children before parents."""
-    seen: set[int] = set()
+def walk(roots: Sequence[E], stop: Collection[int] = ()) -> Iterator[E]:
+    """Yields every expression under the roots once, children before parents; none of `stop` (ids) or only below one."""
+    seen = set(stop)
     stack: list[tuple[E, bool]] = [(root, False) for root in reversed(roots)]
     while stack:
         e, ready = stack.pop()

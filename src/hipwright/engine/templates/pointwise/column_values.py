@@ -55,13 +55,4 @@ def columns_to_keep(group: Group, stored: Collection[GroupMember]) -> list[E]:
 
 def loads_beside(values: Sequence[E], kept: Collection[int]) -> list[E]:
     """The loads that are not below an expression in `kept` (ids)."""
-    stack, seen, found = list(values), set[int](), list[E]()
-    while stack:
-        e = stack.pop()
-        if e.id in seen or e.id in kept:
-            continue
-        seen.add(e.id)
-        if e.op == "load":
-            found.append(e)
-        stack.extend(e.args)
-    return found
+    return [e for e in walk(values, kept) if e.op == "load"]

@@ -13,34 +13,12 @@ __device__ Tile<T, ITEMS * N> load_columns_16bit(const T* __restrict__ p, I base
         const I row = base + k * step;
         const T* const from = p + (row < n ? row : n - 1) * stride;
         if (aligned && n > 0) {
-#if HIPWRIGHT_AMD
-            T pairs[N];
-            load_vector<N>(from, pairs);
-            __builtin_memcpy(words + k * N / 2, pairs, N * sizeof(T));
-#else
-            load_vector<N / 2>(reinterpret_cast<const unsigned*>(from), words + k * N / 2);
-#endif
+            load_words<N>(from, words + k * N / 2);
         } else {
-#pragma unroll
-            for (int j = 0; j < N; j += 2) {
-                unsigned short pair[2] = {0, 0};
-#pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    if (row >= n || j + i >= width) continue;
-                    const T element = from[j + i];
-                    __builtin_memcpy(pair + i, &element, 2);
-                }
-                words[(k * N + j) / 2] = pair[0] | (unsigned)pair[1] << 16;
-            }
+            load_word_elements<N>(from, row < n ? width : 0, words + k * N / 2);
         }
     }
-    Tile<T, ITEMS * N> tile = {};
-#pragma unroll
-    for (int k = 0; k < ITEMS * N; ++k) {
-        const unsigned short bits = words[k / 2] >> k % 2 * 16;
-        __builtin_memcpy(tile.v + k, &bits, 2);
-    }
-    return tile;
+    return tile_of_words<T, ITEMS * N>(words);
 }
 
 // Loads vectors of `width` <= N neighbouring columns from the rows base, base + step, ... (ITEMS of them) below n. Rows

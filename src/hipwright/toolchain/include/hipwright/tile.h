@@ -10,6 +10,46 @@ struct Tile {
     T v[SIZE];
 };
 
+// Loads N elements of 2 bytes at an aligned address as words.
+template <int N, typename T>
+__device__ void load_words(const T* p, unsigned* words) {
+#if HIPWRIGHT_AMD  // a pointer to words would promise an address that is a multiple of 4
+    T pairs[N];
+    load_vector<N>(p, pairs);
+    __builtin_memcpy(words, pairs, N * sizeof(T));
+#else
+    load_vector<(N + 1) / 2>(reinterpret_cast<const unsigned*>(p), words);
+#endif
+}
+
+// Loads the first `count` of N elements of 2 bytes, at any address, as words; the others are zero.
+template <int N, typename T, typename I>
+__device__ void load_word_elements(const T* p, I count, unsigned* words) {
+#pragma unroll
+    for (int j = 0; j < N; j += 2) {
+        unsigned short pair[2] = {0, 0};
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            if (j + i >= count) continue;
+            const T element = p[j + i];
+            __builtin_memcpy(pair + i, &element, 2);
+        }
+        words[j / 2] = pair[0] | (unsigned)pair[1] << 16;
+    }
+}
+
+// The tile whose elements of 2 bytes lie in pairs in words.
+template <typename T, int SIZE>
+__device__ Tile<T, SIZE> tile_of_words(const unsigned* words) {
+    Tile<T, SIZE> tile = {};
+#pragma unroll
+    for (int k = 0; k < SIZE; ++k) {
+        const unsigned short bits = words[k / 2] >> k % 2 * 16;
+        __builtin_memcpy(tile.v + k, &bits, 2);
+    }
+    return tile;
+}
+
 // load_tile for 2-byte types. Elements arrive in pairs, as words, whether the address is aligned or not: a value that
 // either of two loads may have produced would cost an extra instruction.
 template <int ITEMS, int N, typename T, typename I>
@@ -21,34 +61,12 @@ __device__ Tile<T, ITEMS * N> load_tile_16bit(const T* __restrict__ p, I base, I
         const I index = base + k * step;
         if (whole && !full && index >= n) continue;
         if (aligned && (full || whole || index + N <= n)) {
-#if HIPWRIGHT_AMD  // a pointer to words would promise an address that is a multiple of 4
-            T pairs[N];
-            load_vector<N>(p + index, pairs);
-            __builtin_memcpy(words + k * N / 2, pairs, N * sizeof(T));
-#else
-            load_vector<(N + 1) / 2>(reinterpret_cast<const unsigned*>(p + index), words + k * N / 2);
-#endif
+            load_words<N>(p + index, words + k * N / 2);
         } else {
-#pragma unroll
-            for (int j = 0; j < N; j += 2) {
-                unsigned short pair[2] = {0, 0};
-#pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    if (!full && index + j + i >= n) continue;
-                    const T element = p[index + j + i];
-                    __builtin_memcpy(pair + i, &element, 2);
-                }
-                words[(k * N + j) / 2] = pair[0] | (unsigned)pair[1] << 16;
-            }
+            load_word_elements<N>(p + index, full ? (I)N : n - index, words + k * N / 2);
         }
     }
-    Tile<T, ITEMS * N> tile = {};
-#pragma unroll
-    for (int k = 0; k < ITEMS * N; ++k) {
-        const unsigned short bits = words[k / 2] >> k % 2 * 16;
-        __builtin_memcpy(tile.v + k, &bits, 2);
-    }
-    return tile;
+    return tile_of_words<T, ITEMS * N>(words);
 }
 
 // Loads a thread's tile of the row p[0, n): ITEMS vectors of N elements, the first at `base`, `step` elements apart.
