@@ -53,7 +53,7 @@ def test_verl_takes_the_overrides_and_leaves_the_unscorable_out(tmp_path: Path) 
     assert told["scores"] == {"fast": 3.0, "wrong": 1.0, "slow": 2.0}
     assert len(told["errors"]) == 1 and told["errors"][0].startswith("VerlUnscorable: row_sum: device")
     assert told["advantages"] == pytest.approx({"fast": 1.5, "wrong": -1.5, "slow": 0.0}), "of the three that are left"
-    assert told["correction"] == ["token", 2.0]
+    assert told["correction"] == ["token", 2.0] and told["worst"] == 3.0
     repaired, twice, once, unjudged, dropped = told["conversations"].values()
     assert (repaired["spans"], repaired["reward"], repaired["before"]) == ("101", 3.0, 0.0)
     assert "off by one" in repaired["findings"] and repaired["max_tokens"] == 4096

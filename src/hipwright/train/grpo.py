@@ -129,6 +129,7 @@ def trl_arguments(settings: GrpoSettings, folder: Path) -> Any:
         loss_type=settings.loss,
         epsilon=settings.clip_low,
         epsilon_high=settings.clip_high,
+        delta=settings.clip_worst,
         scale_rewards="none",
         beta=0.0,  # no reference model
         use_vllm=bool(settings.vllm),

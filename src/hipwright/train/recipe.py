@@ -126,6 +126,7 @@ class VerlSettings(RecipeTable, frozen=True, kw_only=True):
     learning_rate: float = 1e-6
     clip_low: float = 0.2
     clip_high: float = 0.28
+    clip_worst: float = 3.0
     max_prompt_tokens: int = 4096
     max_new_tokens: int = 4096
     temperature: float = 1.0

@@ -141,6 +141,7 @@ told = {
     "files": config.data.train_files,
     "refill": config.trainer.v1.sampler.sync_refill_failed_groups,
     "logger": list(config.trainer.logger),
+    "worst": config.actor_rollout_ref.actor.clip_ratio_c,
     "correction": [
         config.algorithm.rollout_correction.rollout_is,
         config.algorithm.rollout_correction.rollout_is_threshold,

@@ -19,6 +19,7 @@ from hipwright.train.rl.arms import CollectPreferences, train_rft
 from hipwright.train.rl.gradient import PolicyGradient
 from hipwright.train.rl.loop import train_rl
 from hipwright.train.rl.policy import HFPolicy, SampledAnswer
+from hipwright.train.rl.reference_policy import kl_estimate
 from hipwright.train.rl.rollout import Conversation, RolloutAnswer, RolloutBatch
 from hipwright.train.rl.settings import OptimSettings, RLSettings
 from hipwright.train.rl.training import TrainingRun
@@ -180,6 +181,18 @@ def test_the_gradient_is_that_of_the_formula() -> None:
         torch.testing.assert_close(ours, one.grad, atol=1e-6, rtol=1e-4)
 
 
+def test_a_far_token_of_a_bad_answer_has_no_gradient() -> None:
+    batch = judged([[1.0], [0.0]])
+    alone, _ = gradients(batch, SETTINGS)
+    bad = batch.conversations[1].answers[0].sample
+    bad.logprobs[-1] -= 9.0  # it is 8000 times as probable as when it was sampled
+    found, _ = gradients(batch, SETTINGS)
+    bound = sum(one.norm() for one in alone)
+    assert 0 < sum(one.norm() for one in found) < 2 * bound
+    without, _ = gradients(batch, replace(SETTINGS, clip_worst=1e9))
+    assert sum(one.norm() for one in without) > 50 * bound
+
+
 @pytest.mark.parametrize("micro_tokens", [1, 12, 4096])
 def test_micro_batches_change_nothing(micro_tokens: int) -> None:
     batch = judged([[1.0], [0.0], [0.25], [0.3]])
@@ -237,11 +250,17 @@ def test_the_kl_term_is_that_of_the_formula(tmp_path: Path) -> None:
         one.data.copy_(kept)
         one.grad = None
     ahead = [was - logprobs(answer) for was, answer in zip(before, answers, strict=True)]
-    distance = sum((one.exp() - one - 1).sum() for one in ahead)
+    distance = sum(one.square().sum() / 2 for one in ahead)
     (0.5 * distance / 8).backward()  # type: ignore[operator]
     assert told["kl"] == pytest.approx(float(distance.detach()) / 8, rel=1e-4)
     for one, ours in zip(made.trainable_parameters(), found, strict=True):
         torch.testing.assert_close(ours, one.grad, atol=1e-6, rtol=1e-3)
+
+
+def test_the_kl_of_an_improbable_token_is_bounded_by_its_distance() -> None:
+    reference, now = torch.tensor([-0.5, -0.5]), torch.tensor([-0.4, -9.5], requires_grad=True)
+    kl_estimate(now, reference).sum().backward()
+    assert now.grad is not None and now.grad.tolist() == pytest.approx([0.1, -9.0], rel=1e-3)
 
 
 @pytest.mark.parametrize("kl", [0.0, 0.1])

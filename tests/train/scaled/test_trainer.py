@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import torch
 
 from hipwright.train.rewards import reward
 from hipwright.train.scaled.trainer import STATE
@@ -128,6 +129,35 @@ def test_shaping_reaches_the_advantages(tmp_path: Path) -> None:
     values = [2.0 + 0.3, 0.0, 0.8 + 0.3]
     expected = sorted(2 * [one - (sum(values) - one) / 2 for one in values])
     assert sorted(max(row, key=abs) for row in seen[0]["advantages"].tolist()) == pytest.approx(expected)
+
+
+def test_a_far_token_of_a_bad_answer_has_no_gradient(tmp_path: Path) -> None:
+    seen: list[dict[str, Any]] = []
+    made = watched(
+        trainer(ScriptedEnvironment([FIRST]), msgspec.structs.replace(SMALL, steps=1, turns=1), tmp_path), seen
+    )
+    made.train()
+    (batch,) = seen
+    bad = batch["advantages"] < 0
+    assert bad.any()
+
+    def norm(behind: float) -> float:
+        """The gradient's norm where the tokens of the bad answers had e^-behind of their probability at sampling."""
+        with torch.no_grad():
+            now, _, _ = made._get_per_token_logps_and_entropies(
+                made.model,
+                torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1),
+                torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1),
+                batch["completion_ids"].size(1),
+            )
+        made.model.zero_grad()
+        inputs = batch | {"old_per_token_logps": now - behind * bad.expand_as(now)}
+        made._compute_loss(made.model, inputs).backward()
+        return float(sum(one.grad.norm() for one in made.model.parameters() if one.grad is not None))
+
+    assert norm(9.0) < 2 * norm(0.0)
+    made.args.delta = None
+    assert norm(9.0) > 50 * norm(0.0)
 
 
 class StandInSampler:

@@ -57,6 +57,7 @@ def overrides_of(work: StageWork) -> dict[str, Any]:
         f"{actor}.ppo_micro_batch_size_per_gpu": chosen.micro,
         f"{actor}.clip_ratio_low": chosen.clip_low,
         f"{actor}.clip_ratio_high": chosen.clip_high,
+        f"{actor}.clip_ratio_c": chosen.clip_worst,
         f"{actor}.loss_agg_mode": "seq-mean-token-sum-norm",  # no length bias, as in dr_grpo
         f"{actor}.use_kl_loss": False,
         f"{rollout}.name": chosen.engine,

@@ -18,10 +18,13 @@ from hipwright.train.rl.training import TrainingRun
 class PolicyGradient:
     """The clipped, token-level policy gradient with leave-one-out or group-relative advantages.
 
-        L = sum over tokens of (kl D - min(ratio A, clip(ratio, 1 - low, 1 + high) A)) / tokens of all scored answers
+        L = sum over tokens of (kl D - G) / tokens of all scored answers
+        G = min(ratio A, clip(ratio, 1 - low, 1 + high) A), and at least worst A where A < 0
 
     ratio: of the token's probability now and when it was sampled. D: `kl_estimate` in reference_policy.py. Token-level
-    sums and the higher upper bound are those of DAPO (Yu et al. 2025). Without the KL term (kl 0) answers with
+    sums and the higher upper bound are those of DAPO (Yu et al. 2025). The bound by `worst` is the dual clip (Ye et al.
+    2020, "Mastering Complex Control in MOBA Games", equation 5): a token of a bad answer that became far more probable
+    since it was sampled has no gradient, where it would outweigh all others. Without the KL term (kl 0) answers with
     advantage 0 are counted but not run, since their gradient is 0.
     """
 
@@ -109,7 +112,9 @@ class PolicyGradient:
             drift = part.logprobs - before
             ratio = drift.exp()
             held = ratio.clamp(1 - settings.clip_low, 1 + settings.clip_high)
-            loss = -torch.minimum(ratio * gain, held * gain).sum() / tokens
+            earned = torch.minimum(ratio * gain, held * gain)
+            earned = torch.where(gain < 0, earned.clamp(min=settings.clip_worst * gain), earned)
+            loss = -earned.sum() / tokens
             if reference:
                 known = [one for index in part.order for one in reference[index]]
                 distance = kl_estimate(part.logprobs, torch.tensor(known, device=part.logprobs.device)).sum()
@@ -117,7 +122,7 @@ class PolicyGradient:
                 sums["kl"] = sums.get("kl", 0.0) + float(distance.detach())
             loss.backward()
             with torch.no_grad():
-                cut = (ratio * gain > held * gain).sum()
+                cut = (ratio * gain != earned).sum()
                 kl = (ratio - 1 - drift).sum()
                 for name, value in (
                     ("loss", loss * run),

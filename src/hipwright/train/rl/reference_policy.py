@@ -17,9 +17,6 @@ from hipwright.train.rl.policy import PolicyModel
 if TYPE_CHECKING:
     from torch import Tensor
 
-MAX_LOG_RATIO = 10.0
-"""Nats: upper bound of a token's log ratio, so that single tokens do not dominate the estimate."""
-
 
 class ReferencePolicy:
     """A copy of the trainable weights that a policy has now, on the same device."""
@@ -52,9 +49,11 @@ class ReferencePolicy:
 
 
 def kl_estimate(logprobs: Tensor, reference: Tensor) -> Tensor:
-    """The KL to the reference, estimated for each sampled token: e^d - d - 1 with d = reference - logprobs.
+    """The KL to the reference, estimated for each sampled token: d^2 / 2 with d = reference - logprobs.
 
-    Never negative, and unbiased: Schulman 2020, "Approximating KL Divergence" (k3); in GRPO's loss: Shao et al. 2024.
+    Never negative. Its gradient is -d times that of the log-probability; the mean over the policy's own samples is the
+    gradient of the KL. That of e^d - d - 1 (k3) is 1 - e^d times it, so that one token which became improbable
+    outweighs a batch. Sources: Schulman 2020, "Approximating KL Divergence" (k2); Tang and Munos 2025, "On a few
+    pitfalls in KL divergence gradient estimation for RL".
     """
-    log_ratio = (reference - logprobs).clamp(max=MAX_LOG_RATIO)
-    return log_ratio.exp() - log_ratio - 1.0
+    return (reference - logprobs).square() / 2

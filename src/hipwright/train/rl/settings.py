@@ -54,8 +54,9 @@ class RLSettings(LoopSettings, frozen=True, kw_only=True):
     log-probabilities.
     baseline: see advantage.py. turn_discount: the factor of a later gain for each turn between.
     updates: optimizer updates on each batch (GRPO's mu), since judging takes much longer than an update.
-    clip_low, clip_high: the importance ratio is clipped to [1 - clip_low, 1 + clip_high]. kl: weight of the KL to the
-    policy at the start (reference_policy.py); 0 keeps no copy of it. keep: training ends with the weights that
+    clip_low, clip_high: the importance ratio is clipped to [1 - clip_low, 1 + clip_high]; clip_worst: the ratio beyond
+    which a token of an answer below the baseline has no gradient (gradient.py: the dual clip). kl: weight of the KL to
+    the policy at the start (reference_policy.py); 0 keeps no copy of it. keep: training ends with the weights that
     sampled the last of the best so many consecutive batches (best.py); 0: with the last ones. clip_rewards: clip
     rewards beyond 1.5 standard deviations of the last 100. overlap: the next batch is sampled while answers are judged,
     by weights that are one step older.
@@ -77,6 +78,7 @@ class RLSettings(LoopSettings, frozen=True, kw_only=True):
     updates: int = 1
     clip_low: float = 0.2
     clip_high: float = 0.28
+    clip_worst: float = 3.0
     kl: float = 0.0
     keep: int = 0
     clip_rewards: bool = True
@@ -92,6 +94,8 @@ class RLSettings(LoopSettings, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.updates < 1:
             raise ValueError("updates must be 1 or more")
+        if self.clip_worst <= 1 + self.clip_high:
+            raise ValueError("clip_worst must be greater than 1 + clip_high")
         if self.kl < 0:
             raise ValueError("kl must not be negative")
         if self.keep < 0:

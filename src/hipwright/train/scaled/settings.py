@@ -15,11 +15,11 @@ class GrpoSettings(TrlSettings, frozen=True, kw_only=True, forbid_unknown_fields
 
     samples: conversations of one prompt, a group; batch * accumulate is a multiple of it. update: "gradient", the
     clipped policy gradient, or "rejection", which imitates the best correct answer of each group. loss, clip_low,
-    clip_high: as in TRL. baseline, turn_discount, turns, stop_when_right, clip_rewards, exemplars, lessons, min_own,
-    max_new_tokens, max_prompt_tokens, curriculum: as in RLSettings (rl/settings.py); a prompt's tokens include earlier
-    turns. mismatch: how the ratio of the trainer's probability to vLLM's corrects the loss, as in TRL, clipped or
-    masked beyond mismatch_max; "" for no correction. vllm: "colocate" in the training processes, "server" for
-    `trl vllm-serve`, "" for generation by transformers. vllm_memory: share of a GPU.
+    clip_high: as in TRL; clip_worst: TRL's delta. baseline, turn_discount, turns, stop_when_right, clip_rewards,
+    exemplars, lessons, min_own, max_new_tokens, max_prompt_tokens, curriculum: as in RLSettings (rl/settings.py); a
+    prompt's tokens include earlier turns. mismatch: how the ratio of the trainer's probability to vLLM's corrects the
+    loss, as in TRL, clipped or masked beyond mismatch_max; "" for no correction. vllm: "colocate" in the training
+    processes, "server" for `trl vllm-serve`, "" for generation by transformers. vllm_memory: share of a GPU.
     """
 
     steps: int = 200
@@ -37,6 +37,7 @@ class GrpoSettings(TrlSettings, frozen=True, kw_only=True, forbid_unknown_fields
     turn_discount: float = 0.4
     clip_low: float = 0.2
     clip_high: float = 0.28
+    clip_worst: float = 3.0
     clip_rewards: bool = True
     exemplars: float = 0.0
     lessons: int = 0
