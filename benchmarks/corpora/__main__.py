@@ -36,6 +36,7 @@ CORPORA = {
     "kornia": ("benchmarks.corpora.kornia_functions", "KorniaFunctions"),
     "chains": ("benchmarks.corpora.generated.chains", "Chains"),
     "singles": ("benchmarks.corpora.generated.singles", "Singles"),
+    "architectures": ("benchmarks.corpora.generated.architectures", "Architectures"),
     "research": ("benchmarks.corpora.research_models", "ResearchModels"),
 }
 

@@ -53,7 +53,7 @@ def listed_tasks(source: Corpus, versions: dict[str, str], real: bool, folder: P
     """All tasks of a corpus, from a file in `folder` where they were listed before: torch's operators have tens of
     thousands of sample inputs, which take a minute. Another version of a package, or of this code, lists them again.
     """
-    written = [path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.py"))]
+    written = [path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.rglob("*.py"))]
     kept = folder / f"{_hash(json.dumps([type(source).__name__, versions, real, written]))}.json"
     with contextlib.suppress(OSError, ValueError, TypeError):
         return [CorpusTask(**task) for task in json.loads(kept.read_text(encoding="utf-8"))]

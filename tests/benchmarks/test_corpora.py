@@ -14,12 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import registry
 from benchmarks.__main__ import main as benchmark
 from benchmarks.corpora.__main__ import CORPORA, corpus, main
 from benchmarks.corpora.corpus import CorpusTask, file_name, listed_tasks, require, sample_of, write_tasks
-from benchmarks.corpora.generated import chains, singles
+from benchmarks.corpora.generated import architectures, chains, singles
+from benchmarks.corpora.generated.networks import WEIGHTS, Network, used_blocks
 from benchmarks.corpora.judged import CorpusReport, kind_of, reason
 from hipwright.api.bench import plan
 from hipwright.api.bench.plan import BenchRequest, plan_benchmark
@@ -171,6 +175,7 @@ SAMPLES = {
     "research": ["--only", "PatchDiscriminator"],
     "chains": ["--only", "chain_007"],
     "singles": ["--only", "single_007"],
+    "architectures": ["--only", "architecture_031"],
 }
 
 
@@ -203,6 +208,51 @@ def test_singles_have_the_same_options_at_small_and_real_sizes() -> None:
             re.findall(r"(?:stride|dilation|bias|dim|mode|causal|layers)=\S+", task.text) for task in (one, other)
         ]
         assert options[0] == options[1]
+
+
+def test_architectures_are_the_same_networks_at_small_and_real_sizes() -> None:
+    small, real = (list(architectures.Architectures().tasks(size)) for size in (False, True))
+    assert [task.name for task in small] == [task.name for task in real]
+    assert len({task.name for task in real}) == len({task.text for task in real}) == architectures.COUNT
+    assert list(architectures.Architectures().tasks(True)) == real, "drawn from the number alone"
+    kinds = collections.Counter(task.family.rpartition("_")[0] for task in real)
+    assert len(kinds) == 32 and min(kinds.values()) >= 7
+    assert 0.2 < sum("self.eval()" in task.text for task in real) / len(real) < 0.4
+    for one, other in zip(small, real, strict=True):
+        assert re.sub(r"\d+", "N", one.text) == re.sub(r"\d+", "N", other.text), "only sizes differ"
+
+
+def made(task: CorpusTask) -> tuple[torch.nn.Module, list[torch.Tensor]]:
+    space: dict[str, Any] = {}
+    exec(task.text, space)
+    return space["Model"]().requires_grad_(False), space["get_inputs"]()
+
+
+ONE_OF_EACH_KIND = range(len(architectures.KINDS))
+
+
+def test_an_architecture_of_each_kind_has_finite_results() -> None:
+    for number in ONE_OF_EACH_KIND:
+        task = architectures.written(number, False)
+        torch.manual_seed(number)
+        model, inputs = made(task)
+        for result in tree_leaves(model(*inputs)):
+            assert result.isfinite().all() and (result.numel() == 1 or result.float().std() > 0), task.name
+
+
+def test_an_architecture_of_each_kind_is_within_its_limits_at_real_sizes() -> None:
+    for number in ONE_OF_EACH_KIND:
+        task = architectures.written(number, True)
+        with torch.device("meta"), FlopCounterMode(display=False) as counted:
+            model, inputs = made(task)
+            model(*inputs)
+        assert counted.get_total_flops() <= 2 * Network.operations[True], task.name
+        assert sum(weight.numel() for weight in model.parameters()) <= WEIGHTS, task.name
+
+
+def test_blocks_stand_behind_those_that_they_call() -> None:
+    names = [text.partition("(")[0] for text in used_blocks("ConformerBlock(8, 2, 3, 2)")]
+    assert names == ["class MLP", "class Attention", "class ConvModule", "class ConformerBlock"]
 
 
 @pytest.mark.slow

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from benchmarks.corpora.corpus import CorpusTask
 from benchmarks.corpora.generated.chain_steps import ELEMENTS, STEPS, Module, Sizes
+from benchmarks.corpora.generated.numbered import Numbered
 
 COUNT = 600
 """Tasks of the corpus."""
@@ -179,13 +180,8 @@ def _drawn(number: int, attempt: int, real: bool) -> CorpusTask | None:
     return CorpusTask("", family, text)
 
 
-class Chains:
+class Chains(Numbered):
     """Generated modules of torch's operators, a family for each head, rank and data type."""
 
-    packages = ("torch",)
-    imported: tuple[str, ...] = ()
-
-    def tasks(self, real: bool = False) -> Iterator[CorpusTask]:
-        """All tasks. real: at sizes that users run."""
-        for number in range(COUNT):
-            yield written(number, real)
+    count = COUNT
+    written = staticmethod(written)

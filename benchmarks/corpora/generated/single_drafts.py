@@ -20,6 +20,9 @@ class Draft:
     `real` decides sizes alone: the options that are drawn are the same at both sizes, as each draw takes one number.
     """
 
+    elements = ELEMENTS
+    operations = OPERATIONS
+
     def __init__(self, rng: random.Random, real: bool, dtype: str) -> None:
         self.rng, self.real, self.dtype = rng, real, dtype
         self.made: list[str] = []
@@ -50,11 +53,11 @@ class Draft:
 
     def holds(self, shape: Sizes) -> None:
         """Notes a tensor of a shape: too large ones are not affordable, and shapes are at least 1."""
-        self.affordable &= min(shape, default=1) > 0 and math.prod(shape) <= ELEMENTS[self.real]
+        self.affordable &= min(shape, default=1) > 0 and math.prod(shape) <= self.elements[self.real]
 
     def costs(self, operations: int) -> None:
         """Notes multiply-adds."""
-        self.affordable &= operations <= OPERATIONS[self.real]
+        self.affordable &= operations <= self.operations[self.real]
 
     def layer(self, call: str, *arguments: str) -> None:
         """The module is one layer."""

@@ -7,9 +7,9 @@ tuned. Small and real sizes are of the same operator with the same options.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 from benchmarks.corpora.corpus import CorpusTask
+from benchmarks.corpora.generated.numbered import Numbered
 from benchmarks.corpora.generated.single_drafts import Draft
 from benchmarks.corpora.generated.single_operators import KINDS
 
@@ -64,13 +64,8 @@ def _text(kind: str, draft: Draft) -> str:
     )
 
 
-class Singles:
+class Singles(Numbered):
     """Generated modules of one operator, a family for each kind of operator and data type."""
 
-    packages = ("torch",)
-    imported: tuple[str, ...] = ()
-
-    def tasks(self, real: bool = False) -> Iterator[CorpusTask]:
-        """All tasks. real: at sizes that users run."""
-        for number in range(COUNT):
-            yield written(number, real)
+    count = COUNT
+    written = staticmethod(written)
