@@ -186,6 +186,7 @@ class RowPlanner(SharedRowPlanner):
         """Sets what cooperative blocks need. partial: the last tile of a row is not full."""
         more = () if self.follows else even_block_counts(self.rows)  # blocks that wait together hold their row
         layout.blocks = self.knob("COOP_BLOCKS", self.cooperative_block_count(), more=more)
+        layout.apart = self.combines_apart()
         if not (self.follows and registers):
             return
         layout.rest_items = "chunks"

@@ -46,7 +46,7 @@ class SharedRowPlanner(ReductionPlanner):
         if self.follows:
             whole = -(-self.length // (COOP_THREADS * self.kept_values()))
             return whole if self.length > self.block_capacity() else min(2 * whole, FEW_BLOCKS // max(self.rows, 1))
-        part = PART_OF_ROW // 4 if self.gathers() else PART_OF_ROW
+        part = PART_OF_ROW // (4 if self.gathers() else 2 if self.rows == 1 else 1)
         return min(MOST_BLOCKS // max(self.rows, 1), self.length // part)
 
     def kept_values(self) -> int:
@@ -87,6 +87,17 @@ class SharedRowPlanner(ReductionPlanner):
         blocks = max(self.wanted_blocks(), small_share(self.rows, self.length) if self.follows else 0)
         return max(min(power(blocks), most), 2)
 
+    def combines_apart(self) -> bool:
+        """Whether a second launch combines the partials of blocks that wait for nothing: by default those of one row,
+        for which counters would be zeroed by a launch of their own.
+        """
+        if self.follows:
+            return False
+        return bool(
+            self.choose(f"combine:{self.body.name}", ("last", "apart"), "apart" if self.rows == 1 else "last")
+            == "apart"
+        )
+
     def cooperates(self, blocks: int, share: int) -> bool:
         """Whether cooperative blocks share a row: by default where rows are long, or too few to fill the device."""
         if self.length < PART_OF_ROW // 2 or self.overwrites():
@@ -95,7 +106,9 @@ class SharedRowPlanner(ReductionPlanner):
         if self.follows:
             default = share >= 2 and (self.length > self.block_capacity() or (share >= 4 and total >= 1 << 20))
         else:
-            default = share >= 2 and blocks < FEW_BLOCKS and total >= 1 << (15 if self.gathers() else 16)
+            default = (
+                share >= 2 and blocks < FEW_BLOCKS and total >= 1 << (15 if self.gathers() or self.rows == 1 else 16)
+            )
             few = (2 if len(self.group.dims) > 1 else 4) * DEVICE_ELEMENTS
             default = default and not (self.rows >= SPREAD_ROWS and total <= few)
         return bool(self.choose(f"cooperative:{self.body.name}", (False, True), default))
