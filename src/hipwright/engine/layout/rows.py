@@ -106,7 +106,7 @@ class RowPlanner(SharedRowPlanner):
         return str(self.choose(f"map:{self.body.name}", MAPPINGS, default))
 
     def _fits_device(self) -> bool:
-        return self.rows * self.length <= DEVICE_ELEMENTS
+        return self.rows * self.length * self.run <= DEVICE_ELEMENTS
 
     def _registers(self, mapping: str) -> bool:
         """Whether the part of a row that fits stays in registers between passes."""
@@ -158,16 +158,17 @@ class RowPlanner(SharedRowPlanner):
         extent = last if tiling == "segments" else self.length
         vec = self.vector([last if tiling == "shared" else extent])
         cooperative = block and self.cooperates(self.rows, self.wanted_blocks())
+        vec = 1 if self.group.run is not None else vec  # the runs of neighbouring threads are neighbours
         peeled = block and not cooperative and vec < self.widest() and extent >= SHORT_ROW
         peeled = peeled and self._all_begin_with_row()
         peeled = peeled and bool(self.choose(f"peel:{self.body.name}", (True, False), True))
         unaligned = block and vec == 1 and extent >= UNALIGNED_ROW and not registers and not peeled
-        unaligned = unaligned and not self._stores_along_row()
+        unaligned = unaligned and not self._stores_along_row() and self.group.run is None
         vec = self.widest() if unaligned or peeled else vec
         packed = block and registers and not long and extent > 1024 * KEPT_VALUES
         kept = KEPT_VALUES * (2 if packed else 1)
         if cooperative:
-            kept = self.kept_values() if self.follows else COOP_KEPT
+            kept = self.kept_values() if self.follows else max(COOP_KEPT // self.run, 2)
         return _Row(
             extent=extent,
             vec=vec,

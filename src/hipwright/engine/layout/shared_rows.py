@@ -47,7 +47,7 @@ class SharedRowPlanner(ReductionPlanner):
             whole = -(-self.length // (COOP_THREADS * self.kept_values()))
             return whole if self.length > self.block_capacity() else min(2 * whole, FEW_BLOCKS // max(self.rows, 1))
         part = PART_OF_ROW // (4 if self.gathers() else 2 if self.rows == 1 else 1)
-        return min(MOST_BLOCKS // max(self.rows, 1), self.length // part)
+        return min(MOST_BLOCKS // max(self.rows, 1), self.length * self.run // part)
 
     def kept_values(self) -> int:
         """Values of the reduced inputs that a thread keeps where blocks wait; fewer where tiles are partly empty."""
