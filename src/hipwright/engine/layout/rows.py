@@ -27,7 +27,7 @@ from hipwright.engine.templates.base import depends
 from hipwright.engine.templates.rows.cooperative import small_share
 from hipwright.engine.templates.rows.layout import KEPT_VALUES, RowLayout
 from hipwright.engine.templates.rows.long_sums import LONG_CHAIN
-from hipwright.engine.templates.rows.reducers import levels, pairs
+from hipwright.engine.templates.rows.reducers import MOMENTS, levels, pairs
 
 MAPPINGS = ("block", "lanes", "columns")
 UNALIGNED_ROW = 4096
@@ -214,7 +214,8 @@ class RowPlanner(SharedRowPlanner):
         lanes = min(max(power(vectors // each), 4), 32)
         while self._fits_device() and lanes > 8 and self.rows * lanes > DEVICE_THREADS:
             lanes //= 2
-        items = min(-(-vectors // lanes), row.most if row.registers or not odd else 2)
+        few = odd and not row.registers and not self._sums_moments()
+        items = min(-(-vectors // lanes), 2 if few else row.most)
         once = min(items, max(16 // vec, 2))
         if not row.registers and lanes > 8 and vectors % (lanes * once) and vectors % (lanes // 2 * once) == 0:
             lanes //= 2  # every tile is full
@@ -222,6 +223,10 @@ class RowPlanner(SharedRowPlanner):
         block = 64 if self.gathers() else 128 if vec * items >= KEPT_VALUES else 256
         block = self.few_threads(self.rows * lanes, block)
         return RowLayout("lanes", self.knob("BLOCK", block), self.knob("LANES", lanes)), lanes, items
+
+    def _sums_moments(self) -> bool:
+        """Whether means and variances are reduced: a tile costs them a merge and two quotients, whatever it holds."""
+        return any(m.role == "red" and m.item.reduction in MOMENTS for m in self.group.members)
 
     def _block(self, row: _Row) -> tuple[RowLayout, int, int]:
         """(layout, threads of a row, vectors of a thread)."""
