@@ -21,6 +21,9 @@ took an H200 7.5 us by a block each, 8.8 by two (counters are zeroed before); 96
 """
 SHORT_RUN = 1024  # elements of a dense run below which one tile takes several
 MOST_BLOCKS = 1024  # blocks that keep any of today's devices busy
+LEAST_WHOLE = 3 << 14
+"""Elements of a whole tensor from which blocks share it: one block would load six tiles of 8,192, one after the other,
+and a second launch costs less. An estimate, not measured."""
 PART_OF_ROW = 8192  # elements below which a block more costs more than it brings
 COOP_ROW_VALUES = 32
 """Elements that a thread keeps where cooperative blocks wait for one another: together they hold the whole row, and
@@ -87,6 +90,10 @@ class SharedRowPlanner(ReductionPlanner):
         blocks = max(self.wanted_blocks(), small_share(self.rows, self.length) if self.follows else 0)
         return max(min(power(blocks), most), 2)
 
+    def _least_total(self) -> int:
+        """Elements of all rows from which blocks that wait for nothing share them."""
+        return 1 << 15 if self.gathers() else LEAST_WHOLE if self.rows == 1 else 1 << 16
+
     def combines_apart(self) -> bool:
         """Whether a second launch combines the partials of blocks that wait for nothing: by default those of one row,
         for which counters would be zeroed by a launch of their own.
@@ -106,9 +113,7 @@ class SharedRowPlanner(ReductionPlanner):
         if self.follows:
             default = share >= 2 and (self.length > self.block_capacity() or (share >= 4 and total >= 1 << 20))
         else:
-            default = (
-                share >= 2 and blocks < FEW_BLOCKS and total >= 1 << (15 if self.gathers() or self.rows == 1 else 16)
-            )
+            default = share >= 2 and blocks < FEW_BLOCKS and total >= self._least_total()
             few = (2 if len(self.group.dims) > 1 else 4) * DEVICE_ELEMENTS
             default = default and not (self.rows >= SPREAD_ROWS and total <= few)
         return bool(self.choose(f"cooperative:{self.body.name}", (False, True), default))
