@@ -109,7 +109,7 @@ class SharedRowPlanner(ReductionPlanner):
         """Whether cooperative blocks share a row: by default where rows are long, or too few to fill the device."""
         if self.length < PART_OF_ROW // 2 or self.overwrites():
             return False
-        total = self.rows * self.length  # small totals do not pay for zeroing the counters
+        total = self.rows * self.length * self.run  # small totals do not pay for zeroing the counters
         if self.follows:
             default = share >= 2 and (self.length > self.block_capacity() or (share >= 4 and total >= 1 << 20))
         else:

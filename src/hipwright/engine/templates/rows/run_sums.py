@@ -16,8 +16,8 @@ from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.templates.access import unconditional_loads
 from hipwright.engine.templates.base import depends
 
-SHORT, MANY = 32, 1 << 16
-"""Elements of a run at most, and runs from which one for each thread fills the device."""
+SHORT, MANY = 32, 1 << 12
+"""Elements of a run at most, and runs from which one for each thread gives several blocks work."""
 
 
 def sum_runs(c: LoweringContext, group: Group) -> None:
