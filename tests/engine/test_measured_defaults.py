@@ -109,6 +109,16 @@ CASES: list[tuple[Callable[..., Any], list[tuple[int, ...]], torch.dtype, dict[s
     (nn.Conv2d(256, 256, 3, padding=1).half(), [(64, 256, 56, 56)], HALF, {"call:conv2d": "library"}),
     (lambda x, y: F.gelu(x @ y), [(16384, 1024), (1024, 2048)], HALF, {"call:": "library"}),
     (lambda x: torch.amax(x, 1), [(64, 4096, 2047)], torch.float32, {"COLUMN_VEC": 4, "ROW_ITEMS": 16}),
+    (lambda x, i: x[i.long()].sum(), [(100_000,), (40_000,)], torch.float32, {"cooperative:": True, "COOP_BLOCKS": 32}),
+    (lambda x: x / x.norm(), [(4096, 63)], torch.float32, {"cooperative:": True, "COOP_BLOCKS": 64}),
+    (lambda x: F.softsign(x).var(1), [(1 << 17, 25)], torch.float32, {"LANES": 4, "ROW_ITEMS": 8}),  # one tile
+    (lambda x: F.interpolate(x, scale_factor=3), [(16, 64, 128, 128)], torch.float32, {"map:": "vector"}),
+    (
+        lambda x, y: F.interpolate(x, scale_factor=2) + y,
+        [(2, 4, 64, 64), (2, 4, 128, 128)],
+        torch.float32,
+        {"map:": "vector"},
+    ),
     (logarithms, [(64, 16384)], torch.float32, {"cooperative:": False, "ROW_BLOCK": 512}),
     (logarithms, [(8, 131072)], torch.float32, {"cooperative:": True}),
     (normalised_channels_last, [(2 << 20, 64), *[(64,)] * 4], HALF, {"map:": "columns", "LANES": 8}),

@@ -34,6 +34,7 @@ from hipwright.engine.templates.pointwise.sliding import sliding
 from hipwright.engine.templates.pointwise.transpose import transpose
 from hipwright.engine.templates.reciprocals import use_reciprocals
 from hipwright.engine.templates.rows.kernel import rows
+from hipwright.engine.templates.rows.run_sums import sum_runs
 from hipwright.engine.templates.scan.kernel import scan
 
 PADDING = "constant_pad_nd"
@@ -87,6 +88,7 @@ class GroupKernels:
         if pointwise:
             split_dimensions(self.c, group)
         merge_dimensions(self.c, group)
+        sum_runs(self.c, group)
         plain = pointwise and not group.short_rows
         over = overwritten(group, list(members.values()), reusable) if plain else {}
         stores = {name: (m.item.target or over.get(name, base_name(name)), m.item.dtype) for name, m in members.items()}

@@ -205,3 +205,16 @@ def test_a_norm_is_computed_where_a_pooling_reads(
 def test_a_norm_before_a_pooling_builds() -> None:
     model = Stem(lambda x: F.max_pool2d(x, 3, 2, 1), nn.BatchNorm2d(64), 64, torch.float16)
     builds(model, [torch.empty(8, 64, 112, 112, dtype=torch.float16)])
+
+
+@pytest.mark.parametrize("size", [4, 5])
+def test_padded_channels_are_read_in_vectors(size: int) -> None:
+    """Sums over neighbouring channels, of which a whole row is missing before the first and behind the last."""
+    norm = nn.LocalResponseNorm(size, alpha=0.1)
+    text = verify(norm, draw(2, 7, 6, 16) * 4, "1x2x4", other=[draw(1, 3, 5, 9)])
+    assert "load_or_zero<" in text and "powf" not in text and "pow_three_quarters(" in text
+
+
+def test_rows_padded_along_themselves_are_read_by_elements() -> None:
+    text = verify(lambda x: F.avg_pool2d(F.pad(x.square(), (1, 1)), (3, 1), 1), draw(2, 3, 6, 16), "1x2x4")
+    assert "load_or_zero<" not in text

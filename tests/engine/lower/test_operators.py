@@ -88,6 +88,7 @@ MATH: list[Function] = [
     torch.square,
     lambda x: x**3,
     lambda x: x.abs() ** 0.3,
+    lambda x: x**0.75,
     lambda x: 1 / (x + 5),
     lambda x: x.reciprocal(),
     lambda x: torch.isnan(x),

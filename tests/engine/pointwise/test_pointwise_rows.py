@@ -47,6 +47,19 @@ def test_short_last_dimensions(wave: int) -> None:
     assert " % 4" not in text.split("for (int s = 0")[1]  # the index is split once for four elements
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("factor", [2, 4])
+def test_repeated_elements(factor: int, dtype: torch.dtype) -> None:
+    """One load for the neighbours that nearest upsampling makes of an element."""
+    grow = Op(lambda x: torch.nn.functional.interpolate(x * 0.5, scale_factor=factor))
+    (kernel,) = explain(captured(grow, [torch.empty(16, 64, 64, 64, dtype=dtype)]))["kernels"]
+    assert kernel["mapping"] == "inner"
+    x, other = torch.randn(2, 3, 5, 37).to(dtype), torch.randn(1, 3, 2, 9).to(dtype)
+    names = [k for k in space(captured(grow, [x])) if k.startswith("map:")]
+    text = check(grow, [x], choices=dict.fromkeys(names, "inner"), other=[other])
+    assert f"store_whole_vectors<1, {factor}>" in text
+
+
 def test_operands_under_a_condition_are_no_interleaving() -> None:
     """Two operands under a condition on the last dimension."""
     check(Op(interleaved), [torch.randn(6, 40)])

@@ -54,6 +54,7 @@ class Group:
     columns: dict[str, Var] = field(default_factory=dict)  # the column variable of PART members, by their width's key
     kind: str = "fused"  # or "scan" or "call"
     short_rows: bool = False  # a thread computes all elements of short rows, which are members each (state_rows.py)
+    run: Ix | None = None  # elements of an innermost dimension that a thread sums by itself (rows/run_sums.py)
     column_sums: dict[str, Ix] = field(default_factory=dict)  # fused column reductions, and how many blocks sum each
 
     @property

@@ -25,7 +25,7 @@ from hipwright.engine.layout.planner import (
 from hipwright.engine.templates.access import unconditional_loads
 from hipwright.engine.templates.pointwise.column_values import columns_to_keep
 from hipwright.engine.templates.pointwise.elementwise import has_broadcast
-from hipwright.engine.templates.pointwise.inner import is_interleaving
+from hipwright.engine.templates.pointwise.inner import is_interleaving, is_repeating
 from hipwright.engine.templates.pointwise.row_parts import row_parts
 from hipwright.engine.templates.pointwise.short_rows import rows_of_vector, short_rows
 from hipwright.engine.templates.pointwise.sliding import STENCIL_WIDTHS, reads_several_planes, stencil_rows
@@ -50,7 +50,8 @@ class PointwisePlanner(LayoutPlanner):
         transposed = self._transposed_bytes()
         self.length = last
         kept = KeptColumns(self, columns, last, total) if wide and (columns := self._columns_to_keep()) else None
-        interleaved, rows = is_interleaving(group), stencil_rows(group) if last >= FEW_COLUMNS and not transposed else 0
+        interleaved = is_interleaving(group) or is_repeating(group)
+        rows = stencil_rows(group) if last >= FEW_COLUMNS and not transposed else 0
         options = (
             "scalar",
             "vector",

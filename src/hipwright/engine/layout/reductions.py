@@ -40,6 +40,11 @@ class ReductionPlanner(LayoutPlanner):
     static: int | None = field(init=False)
     follows: bool = field(init=False)
 
+    @property
+    def run(self) -> int:
+        """Elements of a row that a thread sums for one of its length (templates/rows/run_sums.py)."""
+        return self.c.hint(self.group.run) if self.group.run is not None else 1
+
     def arrays(self) -> int:
         """The number of inputs as large as all rows, each of which takes registers of its own."""
         return max(sum(map(self.fills, self.body.loads)), 1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hipwright.engine.fuse.column_reductions import EACH
 from hipwright.engine.fuse.groups import FULL, PART
-from hipwright.engine.ir.expr import indices, walk
+from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import ix, product
 from hipwright.engine.ir.shapes import flatten
 from hipwright.engine.layout.columns import columns
@@ -17,30 +17,19 @@ from hipwright.engine.layout.planner import (
     DEVICE_THREADS,
     FEW_BLOCKS,
     FEW_COLUMNS,
-    MOST_COOP_BLOCKS,
     SHORT_ROW,
     even_block_counts,
     power,
 )
-from hipwright.engine.layout.reductions import MANY_ROWS, ReductionPlanner
+from hipwright.engine.layout.reductions import MANY_ROWS
+from hipwright.engine.layout.shared_rows import SHORT_RUN, SharedRowPlanner
 from hipwright.engine.templates.base import depends
 from hipwright.engine.templates.rows.cooperative import small_share
 from hipwright.engine.templates.rows.layout import KEPT_VALUES, RowLayout
 from hipwright.engine.templates.rows.long_sums import LONG_CHAIN
-from hipwright.engine.templates.rows.reducers import levels, pairs
+from hipwright.engine.templates.rows.reducers import MOMENTS, levels, pairs
 
 MAPPINGS = ("block", "lanes", "columns")
-SPREAD_ROWS = 64
-"""Rows that occupy the device long enough, where all are a few megabytes: 64 sums of 16,384 elements behind other work
-took an H200 7.5 us by a block each, 8.8 by two (counters are zeroed before); 96 of 32,000 in short runs 16.2 and 13.8.
-"""
-SHORT_RUN = 1024  # elements of a dense run below which one tile takes several
-MOST_BLOCKS = 1024  # blocks that keep any of today's devices busy
-PART_OF_ROW = 8192  # elements below which a block more costs more than it brings
-COOP_ROW_VALUES = 32
-"""Elements that a thread keeps where cooperative blocks wait for one another: together they hold the whole row, and
-four such blocks fill the registers of a multiprocessor. With half as many the rest of the row is read from L2 again."""
-WASTE = 0.15  # share of a tile beyond the end of a run from which one tile takes several runs
 UNALIGNED_ROW = 4096
 """Elements of an unaligned row from which unaligned vectors, two reads each, cost less than single elements."""
 TWO_BLOCKS = 512 * 32  # values that a block keeps in registers when two blocks fit a multiprocessor
@@ -54,7 +43,6 @@ ODD_ROW, ODD_EACH = 64, 6
 """Elements of a short row without vectors, and those that a lane takes of it: means of GELUs over rows of 21 took an
 H200 47 us by four lanes, 93 by sixteen."""
 FEW_LONG_ROWS = 2  # which blocks of 512 threads share where they wait for one another
-HUGE_ROW = 1 << 21  # elements from which twice as many blocks share a row, so that fewer rows share the cache
 
 
 @dataclass(frozen=True)
@@ -78,7 +66,7 @@ class _Row:
     packed: bool
 
 
-class RowPlanner(ReductionPlanner):
+class RowPlanner(SharedRowPlanner):
     """Lays out one group with reductions."""
 
     def layout(self) -> RowLayout:
@@ -118,7 +106,7 @@ class RowPlanner(ReductionPlanner):
         return str(self.choose(f"map:{self.body.name}", MAPPINGS, default))
 
     def _fits_device(self) -> bool:
-        return self.rows * self.length <= DEVICE_ELEMENTS
+        return self.rows * self.length * self.run <= DEVICE_ELEMENTS
 
     def _registers(self, mapping: str) -> bool:
         """Whether the part of a row that fits stays in registers between passes."""
@@ -156,7 +144,7 @@ class RowPlanner(ReductionPlanner):
         layout.rest_items = "1" if once else layout.items
         if row.cooperative:
             self._cooperate(layout, registers, row.extent % (threads * row.vec * items) > 0)
-        share = threads * (self._cooperative_block_count() if row.cooperative else 1)
+        share = threads * (self.cooperative_block_count() if row.cooperative else 1)
         layout.long_sums = self.length // share >= LONG_CHAIN
         layout.prefetch = self.rows * self.length <= 4 * DEVICE_ELEMENTS
         layout.prefetch_shared = self._fits_device() and row.vec * items <= 16
@@ -166,20 +154,21 @@ class RowPlanner(ReductionPlanner):
     def _row(self, mapping: str, registers: bool) -> _Row:
         """What a block or some lanes take of a row, and how."""
         tiling, last = self._tiling(mapping), self.c.hint(self.group.space[self.group.dims[-1]])
-        long, block = self.length > self._block_capacity(), mapping == "block"
+        long, block = self.length > self.block_capacity(), mapping == "block"
         extent = last if tiling == "segments" else self.length
         vec = self.vector([last if tiling == "shared" else extent])
-        cooperative = block and self._cooperates(self.rows, self._wanted_blocks())
+        cooperative = block and self.cooperates(self.rows, self.wanted_blocks())
+        vec = 1 if self.group.run is not None else vec  # the runs of neighbouring threads are neighbours
         peeled = block and not cooperative and vec < self.widest() and extent >= SHORT_ROW
         peeled = peeled and self._all_begin_with_row()
         peeled = peeled and bool(self.choose(f"peel:{self.body.name}", (True, False), True))
         unaligned = block and vec == 1 and extent >= UNALIGNED_ROW and not registers and not peeled
-        unaligned = unaligned and not self._stores_along_row()
+        unaligned = unaligned and not self._stores_along_row() and self.group.run is None
         vec = self.widest() if unaligned or peeled else vec
         packed = block and registers and not long and extent > 1024 * KEPT_VALUES
         kept = KEPT_VALUES * (2 if packed else 1)
         if cooperative:
-            kept = self._kept_values() if self.follows else COOP_KEPT
+            kept = self.kept_values() if self.follows else max(COOP_KEPT // self.run, 2)
         return _Row(
             extent=extent,
             vec=vec,
@@ -197,20 +186,21 @@ class RowPlanner(ReductionPlanner):
     def _cooperate(self, layout: RowLayout, registers: bool, partial: bool) -> None:
         """Sets what cooperative blocks need. partial: the last tile of a row is not full."""
         more = () if self.follows else even_block_counts(self.rows)  # blocks that wait together hold their row
-        layout.blocks = self.knob("COOP_BLOCKS", self._cooperative_block_count(), more=more)
+        layout.blocks = self.knob("COOP_BLOCKS", self.cooperative_block_count(), more=more)
+        layout.apart = self.combines_apart()
         if not (self.follows and registers):
             return
         layout.rest_items = "chunks"
-        other = self._inputs_along_row() - self._inputs_along_row("red")
-        layout.chunked = partial or self._keeps_halves() or bool(other)
+        other = self.inputs_along_row() - self.inputs_along_row("red")
+        layout.chunked = partial or self.keeps_halves() or bool(other)
         if self.choose(f"lds_cache:{self.body.name}", (False, True), True):
             layout.cache_tiles = self.knob("LDS_TILES", 1)
 
     def _tiling(self, mapping: str) -> str:
         """How tiles divide a row of several contiguous runs: "segments" end with one, "shared" hold several; or ""."""
-        group, trailing = self.group, self._reduces_last_dims()
-        last, long = self.c.hint(group.space[group.dims[-1]]), self.length > self._block_capacity()
-        if len(group.dims) == 2 and not trailing and (last < SHORT_RUN or (long and self._wastes_tiles(last))):
+        group, trailing = self.group, self.reduces_last_dims()
+        last, long = self.c.hint(group.space[group.dims[-1]]), self.length > self.block_capacity()
+        if len(group.dims) == 2 and not trailing and (last < SHORT_RUN or (long and self.wastes_tiles(last))):
             return "shared"
         segments = mapping == "block" and len(group.dims) > 1 and not group.columns and last >= 32
         segments = segments and group.dims[-1] == len(group.space) - 1
@@ -224,7 +214,8 @@ class RowPlanner(ReductionPlanner):
         lanes = min(max(power(vectors // each), 4), 32)
         while self._fits_device() and lanes > 8 and self.rows * lanes > DEVICE_THREADS:
             lanes //= 2
-        items = min(-(-vectors // lanes), row.most if row.registers or not odd else 2)
+        few = odd and not row.registers and not self._sums_moments()
+        items = min(-(-vectors // lanes), 2 if few else row.most)
         once = min(items, max(16 // vec, 2))
         if not row.registers and lanes > 8 and vectors % (lanes * once) and vectors % (lanes // 2 * once) == 0:
             lanes //= 2  # every tile is full
@@ -232,6 +223,10 @@ class RowPlanner(ReductionPlanner):
         block = 64 if self.gathers() else 128 if vec * items >= KEPT_VALUES else 256
         block = self.few_threads(self.rows * lanes, block)
         return RowLayout("lanes", self.knob("BLOCK", block), self.knob("LANES", lanes)), lanes, items
+
+    def _sums_moments(self) -> bool:
+        """Whether means and variances are reduced: a tile costs them a merge and two quotients, whatever it holds."""
+        return any(m.role == "red" and m.item.reduction in MOMENTS for m in self.group.members)
 
     def _block(self, row: _Row) -> tuple[RowLayout, int, int]:
         """(layout, threads of a row, vectors of a thread)."""
@@ -269,7 +264,7 @@ class RowPlanner(ReductionPlanner):
         """Whether every access along the row begins where the row begins."""
         group = self.group
         names = {group.variables[d].name for d in group.dims}
-        if group.columns or not self._reduces_last_dims():
+        if group.columns or not self.reduces_last_dims():
             return False
         flat = flatten(group.space, [ix(v) for v in group.variables]).key
         along, memo = walk([m.value for m in group.members]), dict[int, bool]()
@@ -280,71 +275,3 @@ class RowPlanner(ReductionPlanner):
     def _stores_along_row(self) -> bool:
         """Whether anything is stored along the row."""
         return any(m.role in (FULL, PART) for m in self.body.stored)
-
-    def _wastes_tiles(self, last: int) -> bool:
-        """Whether tiles that end with their runs are partly empty, and all is read along both dimensions or none."""
-        tile = COOP_THREADS * COOP_KEPT
-        if len(self.group.dims) != 2 or -(-last // tile) * tile <= (1 + WASTE) * last:
-            return False
-        outer, inner = (self.group.variables[d] for d in self.group.dims)
-        used = [p.atoms() for e in walk([m.value for m in self.group.members]) for p in indices(e)]
-        return not any(outer in atoms and inner not in atoms for atoms in used)
-
-    def _wanted_blocks(self) -> int:
-        """The number of blocks that share a row before limits."""
-        if self.follows:
-            whole = -(-self.length // (COOP_THREADS * self._kept_values()))
-            return whole if self.length > self._block_capacity() else min(2 * whole, FEW_BLOCKS // max(self.rows, 1))
-        return min(MOST_BLOCKS // max(self.rows, 1), self.length // PART_OF_ROW)
-
-    def _kept_values(self) -> int:
-        """Values of the reduced inputs that a thread keeps where blocks wait; fewer where tiles are partly empty."""
-        if self._keeps_halves():
-            return 2 * COOP_ROW_VALUES
-        kept = max(COOP_ROW_VALUES // max(len(self._inputs_along_row("red")), 1), COOP_KEPT)
-        last = self.c.hint(self.group.space[self.group.dims[-1]])
-        whole = self.length if self._reduces_last_dims() or last < SHORT_RUN or self._wastes_tiles(last) else last
-        tile = COOP_THREADS * kept
-        return kept // 2 if kept > COOP_KEPT and -(-whole // tile) * tile > (1 + WASTE) * whole else kept
-
-    def _reduces_last_dims(self) -> bool:
-        """Whether the reduced dimensions are the last ones."""
-        group = self.group
-        return list(group.dims) == list(range(len(group.space) - len(group.dims), len(group.space)))
-
-    def _inputs_along_row(self, *roles: str) -> set[str]:
-        """Inputs along the row that members of these roles read; of any role without arguments."""
-        values = [m.value for m in self.group.members if not roles or m.role in roles]
-        loads = {e.attr[0] for e in walk(values) if e.op == "load"}
-        return {b for b in loads if self.numel(b) >= self.length}
-
-    def _keeps_halves(self) -> bool:
-        """Whether rows stay in registers as half types, two a register: where the one input is reduced unchanged."""
-        reds = [m.value for m in self.group.members if m.role == "red"]
-        halves = all(e.op == "load" and e.attr[2] in ("float16", "bfloat16") for e in reds)
-        return halves and self.follows and self._reduces_last_dims() and len(self._inputs_along_row("red")) == 1
-
-    def _block_capacity(self) -> int:
-        """Elements of a row that the largest block keeps in registers."""
-        return 1024 * KEPT_VALUES * (2 if self._keeps_halves() else 1)
-
-    def _cooperative_block_count(self) -> int:
-        """The default number of cooperative blocks. Blocks that wait for one another must all run at once."""
-        most = (
-            MOST_BLOCKS if not self.follows else (2 * MOST_COOP_BLOCKS if self.length >= HUGE_ROW else MOST_COOP_BLOCKS)
-        )
-        blocks = self._wanted_blocks()
-        return max(min(power(blocks), most), 2)
-
-    def _cooperates(self, blocks: int, share: int) -> bool:
-        """Whether cooperative blocks share a row: by default where rows are long, or too few to fill the device."""
-        if self.length < PART_OF_ROW // 2 or self.overwrites():
-            return False
-        total = self.rows * self.length  # small totals do not pay for zeroing the counters
-        if self.follows:
-            default = share >= 2 and (self.length > self._block_capacity() or (share >= 4 and total >= 1 << 20))
-        else:
-            default = share >= 2 and blocks < FEW_BLOCKS and total >= 1 << 16
-            few = (2 if len(self.group.dims) > 1 else 4) * DEVICE_ELEMENTS
-            default = default and not (self.rows >= SPREAD_ROWS and total <= few)
-        return bool(self.choose(f"cooperative:{self.body.name}", (False, True), default))

@@ -69,7 +69,7 @@ def div(c: LoweringContext, meta: Meta, a: Any, b: Any, rounding_mode: str | Non
 
 @op("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
 def power(c: LoweringContext, meta: Meta, a: Any, b: Any) -> Tensor:
-    """a ** b; small integer and half exponents without powf."""
+    """a ** b; small integer exponents, halves and three quarters (local response norms) without powf."""
 
     def fn(x: E, y: E) -> E:
         exponent = b if isinstance(b, (int, float)) and not isinstance(b, bool) else None
@@ -81,6 +81,7 @@ def power(c: LoweringContext, meta: Meta, a: Any, b: Any) -> Tensor:
             return x
         if x.ctype in ("float", "double"):
             table = {0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
+            table |= {0.75: "pow_three_quarters"} if x.ctype == "float" else {}
             return c.arena.call(table[exponent], x) if exponent in table else c.arena.call("pow", x, y)
         return c.arena.call("integer_pow", x, y)
 

@@ -58,6 +58,15 @@ def dropped(plan: str, captured: str) -> str:
     return re.sub(rf"^ *{captured} = .*\n", "", branches.sub(r"\1\2", plan), flags=re.MULTILINE)
 
 
+def launches(kernel: EmittedKernel, arguments: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """The geometry and the arguments of every launch of a kernel, as the plan writes them."""
+    block = f"{kernel.block}, {kernel.lds}" if kernel.lds else kernel.block
+    first = (f"[{kernel.grid}, {block}]", list(arguments))
+    if not kernel.combining_grid:
+        return [first]
+    return [first, (f"[{kernel.combining_grid}, {block}]", [*arguments[:-1], "1"])]
+
+
 def launch(captured: str, variant: str, general: str) -> Sequence[str]:
     """The lines that launch a variant where the condition `captured` holds, and else the general kernel."""
     return [f"if {captured}:", f"    {variant}", "else:", f"    {general}"]

@@ -212,18 +212,18 @@ class PlanWriter:
         return Launch(kernel, arguments, reads, writes, joinable=not alone and joinable(kernel))
 
     def _launch(self, kernel: EmittedKernel, arguments: Sequence[str]) -> None:
-        """The launch of the kernel, or of its static-shape variant where the sizes are the captured ones."""
-        lds = f", {kernel.lds}" if kernel.lds else ""
-        where = f"[{kernel.grid}, {kernel.block}{lds}]"
-        lines = [f"{kernel.name}{where}({', '.join(arguments)})"]
+        """The launches of the kernel, or of its static-shape variant where the sizes are the captured ones."""
         variant = self._static.add(kernel, self.known_buffers) if self._static is not None else None
         if variant is not None:
             self.captured = self.captured or self._local("captured")
-            name, stays = variant
-            left = [text for text, stay in zip(arguments, stays, strict=True) if stay]
-            lines = list(static_shapes.launch(self.captured, f"{name}{where}({', '.join(left)})", lines[0]))
-        for text in lines:
-            self._line(text)
+        for where, given in static_shapes.launches(kernel, arguments):
+            lines = [f"{kernel.name}{where}({', '.join(given)})"]
+            if variant is not None:
+                name, stays = variant
+                left = [text for text, stay in zip(given, stays, strict=True) if stay]
+                lines = list(static_shapes.launch(self.captured, f"{name}{where}({', '.join(left)})", lines[0]))
+            for text in lines:
+                self._line(text)
 
     def _captured_line(self) -> list[str]:
         """The condition under which the static-shape variants are launched."""

@@ -56,6 +56,7 @@ class EmittedKernel:
     before: list[str] = field(default_factory=list)  # lines of the plan before the launch
     scratch: dict[str, tuple[list[Ix], str]] = field(default_factory=dict)  # memory of its own: name -> shape, dtype
     zeroed: set[str] = field(default_factory=set)
+    combining_grid: str = ""  # of a second launch, whose last argument is 1 and that of the first 0; "" for none
     unaligned_rows: bool = False  # whether its rows begin at unaligned addresses
     single: bool = False  # whether it has no static-shape variant: sizes cost it little, and a build of it seconds
     touched: dict[str, Ix] = field(default_factory=dict)  # elements of buffers of which it reads or writes a part

@@ -15,7 +15,7 @@ from hipwright.engine.templates.base import Need, depends
 SMALLEST, LARGEST = 2.0**-126, 2.0**126  # divisors whose reciprocal is neither subnormal nor infinite
 _FUNCTIONS = """absolute acos acosh asin asinh atan atan2 atanh celu clamp cos cosh elu erf erfc exp exp2 expm1 fma fmax
     fmin gelu gelu_tanh hardsigmoid hardswish hypot leaky_relu log log10 log1p log2 logsigmoid mish nan_max nan_min pow
-    reciprocal relu relu6 rsqrt saturated_reciprocal selu sigmoid silu sin sinh softplus
+    pow_three_quarters reciprocal relu relu6 rsqrt saturated_reciprocal selu sigmoid silu sin sinh softplus
     softshrink softsign sqrt square squared_error sub_rn tan tanh tanhshrink"""
 CONTINUOUS = frozenset({*_FUNCTIONS.split(), *ROUNDING.values()})
 """Functions that turn a small change of an argument into a small change of their result, as they are called in C."""

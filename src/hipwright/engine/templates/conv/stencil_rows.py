@@ -26,7 +26,7 @@ class StencilRows(StencilScope):
         if not loads:
             return 1
         most = min(16 // max(SIZES.get(load.attr[2], 16) for load in loads), self.x_axis.span(self.tile.v))
-        strides = [step, *(self.body.hint(stride) for load in loads for stride in self._row_strides(load))]
+        strides = [step, *(self.body.c.captured(stride) for load in loads for stride in self._row_strides(load))]
         return max((w for w in (8, 4, 2) if w <= most and all(s % w == 0 for s in strides)), default=1)
 
     def _anywhere(self) -> tuple[Ix, list[Ix]]:
@@ -44,7 +44,7 @@ class StencilRows(StencilScope):
     def row_loads(self, channel: Ix, places: list[Ix], row: str) -> list[E]:
         """The loads of an element of the input, of which each that varies along a row runs along it; else none."""
         e = self.input(channel, places, row)
-        certain, found = set(unconditional_loads([e])), list[E]()
+        certain, found = {*unconditional_loads([e]), *guarded_loads(e)}, list[E]()
         for part in walk([e]):
             if any(isinstance(a, Var) and a.name == "col" for p in indices(part) for a in p.atoms()):
                 if part not in certain or not has_unit_stride(part.attr[1], "col"):
@@ -146,16 +146,19 @@ class StencilRows(StencilScope):
             k.line(f"const bool in_range = row_in_range & (col >= 0) & (col < {k.size(self.x_axis.size)});")
         else:
             self._declare_column(str(j - skip))
-        loads = self.row_loads(channel, places, row)
+        loads, guards = self.row_loads(channel, places, row), guarded_loads(e)
         vectors = [
             (load.attr[0], load.attr[1], k.fresh("vec") if number else "vec") for number, load in enumerate(loads)
         ]
-        for buffer, position, name in vectors:
+        for load, (buffer, position, name) in zip(loads, vectors, strict=True):
             pointer, where = k.pointer(buffer), k.emit.position(position)
             reader = f"load_aligned<{width}>({pointer} + {where})"
             if zero_outside:
                 k.use("load_or_zero")
                 reader = f"load_or_zero<{width}>({pointer}, {where}, in_range)"
+            elif load in guards:
+                k.use("load_or_zero")
+                reader = f"load_or_zero<{width}>({pointer}, {where}, {k.emit.text(guards[load])[0]})"
             k.line(f"const auto {name} = {reader};")
         with self.unrolled(("q", count)) as (q,):
             for buffer, position, name in vectors:
@@ -173,3 +176,16 @@ class StencilRows(StencilScope):
         e, loads = self.input(channel, places), self.row_loads(channel, places, "row")
         plain = loads == [e] or (e.op == "cast" and loads == [e.args[0]])
         return self.s.combine == "sum" and plain
+
+
+def guarded_loads(e: E) -> dict[E, E]:
+    """Loads under one condition that is the same for a whole row, as of padded channels, and their conditions."""
+    found: dict[E, E] = {}
+    for guard in (part for part in walk([e]) if part.op == "guard"):
+        test, chosen, other = guard.args
+        along = any(
+            isinstance(a, Var) and a.name == "col" for part in walk([test]) for p in indices(part) for a in p.atoms()
+        )
+        if not along and other.op == "const":
+            found |= dict.fromkeys(unconditional_loads([chosen]), test)
+    return found

@@ -1,4 +1,5 @@
-"""Interleaved results, as of a pixel shuffle: a short last dimension of known length is computed by one thread.
+"""Interleaved results, as of a pixel shuffle, and repeated ones, as of nearest upsampling: one thread computes a short
+last dimension of known length.
 
 Neighbouring threads take neighbours of the dimension before, along which the operands run: their loads are coalesced,
 and each thread stores its elements at once. The index is split once for all of them.
@@ -11,7 +12,7 @@ from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.templates.access import linear
-from hipwright.engine.templates.base import Body, EmittedKernel, fused
+from hipwright.engine.templates.base import Body, EmittedKernel, depends, fused
 from hipwright.engine.templates.pointwise.elementwise import relaxed_bounds
 
 LENGTHS = (2, 4, 8, 16)
@@ -28,6 +29,18 @@ def is_interleaving(group: Group) -> bool:
             if along and across and along[0] == ix(1) and across[0] not in (ix(0), ix(1)):
                 return True
     return False
+
+
+def is_repeating(group: Group) -> bool:
+    """Whether the last dimension is short, nothing changes along it, and some operand is read along the one before."""
+    if len(group.space) < 2 or group.space[-1].value not in LENGTHS:
+        return False
+    (before, last), memo = (v.name for v in group.variables[-2:]), dict[int, bool]()
+    values = [m.value for m in group.members]
+    if any(depends(value, {last}, memo) for value in values):
+        return False
+    along = [linear(e.attr[1], before) for e in walk(values) if e.op == "load"]
+    return any(found is not None and found[0] == ix(1) for found in along)
 
 
 def inner(body: Body, threads: str, items: str) -> EmittedKernel:

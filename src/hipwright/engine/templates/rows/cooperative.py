@@ -4,7 +4,8 @@ Where something follows the reductions, the blocks wait for one another and take
 waits only for blocks with earlier tickets, or of its own row, so there is progress as long as the blocks of a row fit
 the device. They exchange partials of floats in words that tell whether they are complete (hipwright/cooperative.h);
 for other states, and for columns, arrivals are counted between fences. Where nothing follows, the last block to arrive
-does the rest. Partials are combined in a fixed order: results do not vary.
+does the rest, or a second launch of the kernel by one block for each row, for which no counter is zeroed before and no
+block fences. Partials are combined in a fixed order: results do not vary.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from hipwright.engine.emit.builder import cname
 from hipwright.engine.emit.function import KernelParameter
 from hipwright.engine.ir.index import Ix, Sym, ix, product
+from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.templates.base import Body, EmittedKernel
 from hipwright.engine.templates.rows.layout import RowLayout
 from hipwright.engine.templates.rows.reducers import ReducerState
@@ -35,11 +37,12 @@ def small_share(rows: int, length: int) -> int:
 
 @dataclass(eq=False)
 class CooperativeBlocks:
-    """The cooperative blocks of a row. size: the knob that limits their number."""
+    """The cooperative blocks of a row. size: the knob that limits their number. apart: a second launch combines."""
 
     body: Body
     size: str
     columns: bool
+    apart: bool = False
     waits: bool = False
     rounds: int = 0
     publishes: bool = False  # whether partials are exchanged in self-validating words
@@ -50,6 +53,8 @@ class CooperativeBlocks:
         """Reserves the place of this block's row, declared by `open`; returns the grid. grid: one block per row."""
         self.body.knobs.add(self.size)
         self.body.extra.append(KernelParameter("int", "blocks"))
+        if self.apart:
+            self.body.extra.append(KernelParameter("int", "combining"))
         self.place = self.body.emit.section()
         return f"({grid}) * {self.body.name}_blocks"
 
@@ -63,8 +68,16 @@ class CooperativeBlocks:
             number = "ticket"
             counter = f"reinterpret_cast<int*>({self._partials})" if self.publishes else self._arrivals
             self.place.line(f"const int ticket = take_block_ticket({counter});")
-        self.place.line(f"const {kind} row = {number} / blocks;")
+        row = f"{number} / blocks"
+        self.place.line(f"const {kind} row = {f'combining ? {number} : {row}' if self.apart else row};")
         self.place.line(f"const int block_rank = {number} % blocks;")
+
+    def begin(self, made: Sequence[ReducerState], layout: RowLayout) -> None:
+        """Begins what the blocks of a row do before their partials are combined."""
+        if self.apart:
+            for s in made:
+                self._declare(s, layout)
+            self.body.emit.open("if (!combining)")
 
     @property
     def _arrivals(self) -> str:
@@ -92,26 +105,29 @@ class CooperativeBlocks:
 
     def combine(self, made: Sequence[ReducerState], layout: RowLayout) -> None:
         """Combines every state over the blocks of a row."""
-        emit, body = self.body.emit, self.body
         self.rounds += 1
         if self.publishes:
             self._exchange(made, layout)
             return
         for s in made:
-            dtype, words = s.memory()
-            size = product(body.group.outer) * ix(Sym(self.size)) * words
-            if self.columns:
-                size = self._padded_columns(layout) * ix(Sym(self.size)) * words
-            self._buffer(f"{body.name}_{s.name}", [size], dtype)
-            pointer = body.pointers[f"{body.name}_{s.name}"]
-            if s.struct != s.ctype:
-                emit.line(f"{s.struct}* const {s.name}_partials = reinterpret_cast<{s.struct}*>({pointer});")
-            else:
-                emit.line(f"{s.struct}* const {s.name}_partials = {pointer};")
+            if not self.apart:
+                self._declare(s, layout)
             self._store(s, layout)
         self._synchronise()
         for s in made:
             self._collect(s, layout)
+
+    def _declare(self, s: ReducerState, layout: RowLayout) -> None:
+        """Declares the memory of a state's partials."""
+        body, (dtype, words) = self.body, s.memory()
+        size = product(body.group.outer) * ix(Sym(self.size)) * words
+        if self.columns:
+            size = self._padded_columns(layout) * ix(Sym(self.size)) * words
+        self._buffer(f"{body.name}_{s.name}", [size], dtype)
+        pointer = body.pointers[f"{body.name}_{s.name}"]
+        if s.struct != s.ctype:
+            pointer = f"reinterpret_cast<{s.struct}*>({pointer})"
+        body.emit.line(f"{s.struct}* const {s.name}_partials = {pointer};")
 
     def _exchange(self, made: Sequence[ReducerState], layout: RowLayout) -> None:
         """Publishes this block's partials of all states, and combines those of all blocks."""
@@ -152,8 +168,12 @@ class CooperativeBlocks:
         emit.close()
 
     def _synchronise(self) -> None:
-        """Waits for the row's other blocks, or leaves all but the last one."""
+        """Waits for the row's other blocks, or leaves all but the last one, or all of the first launch."""
         emit = self.body.emit
+        if self.apart:
+            emit.line("return;")
+            emit.close()
+            return
         counter = f"{self._arrivals} + 1 + row"
         if self.columns:
             emit.line("__syncthreads();")
@@ -169,9 +189,11 @@ class CooperativeBlocks:
         emit = self.body.emit
         start = s.value_start
         if not self.columns:
-            emit.used.add("combine_partials")
+            function = "combine_partials_by_block" if self.apart else "combine_partials"
+            emit.used.add(function)
             emit.used |= {"reduce_moments"} if s.kind == "moments" else set()
-            call = f"combine_partials<{s.struct}>({s.name}_partials + row * blocks, blocks, {start}"
+            size = f"{layout.threads}, " if self.apart else ""
+            call = f"{function}<{size}{s.struct}>({s.name}_partials + row * blocks, blocks, {start}"
             emit.line(f"{s.name} = {call}, {s.operator}());")
             return
         emit.used.add("combine_column_partials")
@@ -188,6 +210,9 @@ class CooperativeBlocks:
         """
         name = f"{self.body.name}_blocks"
         kernel.arguments.append(name)
+        if self.apart:
+            kernel.arguments.append("0")
+            kernel.combining_grid = to_python(product(self.body.group.outer))
         small = ", ".join(filter(None, [str(SMALL_BLOCKS), f"{SMALL_THREADS} // {threads}", full_blocks]))
         limit = f"({self.size} if {total} > {SMALL_TOTAL} else min({self.size}, {small}))" if self.waits else self.size
         kernel.before.append(f"{name} = max(1, min({limit}, {tiles}))")

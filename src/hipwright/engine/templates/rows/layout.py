@@ -32,6 +32,7 @@ class RowLayout:
     unaligned: bool = False  # rows begin at any address and are loaded by unaligned vectors
     peeled: bool = False  # all accesses begin alike: head and tail are peeled, the interior is aligned (unaligned.py)
     blocks: str = ""  # the knob of the cooperative blocks of a row, or "" for one block
+    apart: bool = False  # a second launch combines what cooperative blocks have stored, of which none waits
     cache_tiles: str = ""  # the knob of the tiles that a waiting block holds in its row cache, or "" for none
     prefetch: bool = False  # few elements: loads of later passes and of row values are issued first
     one_block: bool = False  # few threads: the compiler may use the registers of a block that has a unit to itself

@@ -29,6 +29,8 @@ class RowPass:
             self._declare(s)
             for member, suffix in s.results.items():
                 k.body.rows[member] = f"{s.name}{'[v]' if k.columns else ''}{suffix}"
+        if k.blocks and self.made:
+            k.blocks.begin(self.made, self.layout)
         kept = (k.registers or k.column_sums is not None) and sweep is k.row_sweep
         vec = k.vec if sweep is k.row_sweep or k.columns else self.layout.vec
         if not kept and not k.columns and not sweep.vectorises(values, self.full):

@@ -35,7 +35,7 @@ class RowScope:
         self.memo: dict[int, bool] = {}
         self.columns = layout.mapping == "columns"
         self.vec = layout.vec
-        self.blocks = CooperativeBlocks(body, layout.blocks, self.columns) if layout.blocks else None
+        self.blocks = CooperativeBlocks(body, layout.blocks, self.columns, layout.apart) if layout.blocks else None
         self.column_sums: ColumnSums | None = None
 
     # ------------------------------------------------------------ names

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hipwright.engine.fuse.groups import GroupMember
 from hipwright.engine.templates.rows.bounds import TileBounds
 from hipwright.engine.templates.rows.row_cache import TILE_NUMBER
+from hipwright.engine.templates.rows.run_sums import bind_gathered
 from hipwright.engine.templates.sweep import ThreadTile
 
 CACHE_LOOP = "for (int cached = 0; cached < cached_tiles; ++cached)"
@@ -232,6 +233,8 @@ class Tiles(TileBounds):
         if keep:
             self._name_kept()
         for s in self.made:
+            if k.group.run is not None:
+                bind_gathered(emit, s.value)
             flat = "r" if not self.segmented else f"segment * {self.sweep.length} + r"
             s.add(emit, "[v]" if columns else "", "k", flat)
         for member in self.full:

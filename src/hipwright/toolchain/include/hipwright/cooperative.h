@@ -48,6 +48,14 @@ __device__ T combine_partials(const T* partials, int blocks, T start, Op op) {
     return lane_reduce<32>(start, op);
 }
 
+// Combines the partials of many cooperative blocks by all threads of a block, in a fixed order. Every thread returns the
+// result.
+template <int BLOCK_SIZE, typename T, typename Op>
+__device__ T combine_partials_by_block(const T* partials, int blocks, T start, Op op) {
+    for (int k = threadIdx.x; k < blocks; k += BLOCK_SIZE) start = op(start, partials[k]);
+    return block_reduce<BLOCK_SIZE>(start, op);
+}
+
 // Combines the partials of the cooperative blocks that share N columns of each of WIDTH threads: those of one block lie
 // side by side, by column and then by thread. Every thread returns the results, as of column_reduce.
 template <int BLOCK_SIZE, int WIDTH, int N, typename T, typename Op>

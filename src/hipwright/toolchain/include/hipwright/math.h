@@ -44,6 +44,13 @@ __device__ inline double reciprocal(double x) {
     return 1.0 / x;
 }
 
+// x to the power of 3/4, at most 2 units in the last place from it, as powf is 4; the power of minus infinity is
+// infinity, that of other negative numbers is NaN.
+__device__ inline float pow_three_quarters(float x) {
+    const float root = sqrtf(x == -INFINITY ? INFINITY : x);
+    return root * sqrtf(root);
+}
+
 __device__ inline float saturated_reciprocal(float x) {
     const float y = 1.0f / x, most = 3.402823466e38f;
     return x != 0.0f && fabsf(y) > most ? copysignf(most, x) : y;  // 0 over a subnormal is 0
