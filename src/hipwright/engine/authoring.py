@@ -17,6 +17,7 @@ from hipwright.engine.plan.library import library_program
 from hipwright.engine.rewrite.attention import attention
 from hipwright.engine.rewrite.complex_parts import complex_parts
 from hipwright.engine.rewrite.forms.distances import distances
+from hipwright.engine.rewrite.forms.equations import equations
 from hipwright.engine.rewrite.forms.flat_convolutions import flat_convolutions
 from hipwright.engine.rewrite.growing import growing
 from hipwright.engine.rewrite.library_epilogues import library_epilogues
@@ -125,6 +126,7 @@ def _rewritten(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, Graph
         generic, draws = pure_draws(generic, choices)
         generic, parts = complex_parts(generic, choices)
         generic, roots = distances(growing(generic), choices)
+        generic, written = equations(generic, choices)
         generic, windows = window_products(generic, choices)
         generic, images = flat_convolutions(generic, choices)
         generic, epilogues = library_epilogues(generic, choices)
@@ -149,6 +151,7 @@ def _rewritten(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, Graph
                     **draws,
                     **parts,
                     **roots,
+                    **written,
                     **windows,
                     **images,
                     **epilogues,
