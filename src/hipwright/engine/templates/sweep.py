@@ -69,19 +69,37 @@ class ThreadTile:
 
 @dataclass(frozen=True)
 class VectorAccess:
-    """An access by vectors: where its first element lies, the stride of rows (columns only), and its runs if any."""
+    """An access by vectors: where its first element lies, the stride of rows (columns only), and its runs if any.
+
+    turned: the elements of a column lie side by side, and the block turns its columns around in LDS.
+    """
 
     start: str
     stride: str = ""
     outer: str = ""  # from one run to the next
     run: str = ""  # elements of a run
     reversed: bool = False  # the row is traversed from its end
+    turned: bool = False
 
     def function(self, verb: str, columns: bool) -> str:
         """The device function that moves a tile; verb: load, store or cp_async."""
+        if self.turned:
+            return f"{verb}_turned_columns"
         if self.run:
             return f"{verb}_strided_{'columns' if columns else 'row'}"
         return f"{verb}_columns" if columns else f"{verb}_{'reversed' if self.reversed else 'tile'}"
+
+
+@dataclass(frozen=True)
+class TurnedColumns:
+    """Where a block's columns are stored as rows: the position of an element, and as text the threads of the block,
+    those side by side, the columns of a line, and the lines."""
+
+    position: Ix
+    block: str
+    columns: str
+    width: str
+    lines: str
 
 
 @dataclass(eq=False)
@@ -90,7 +108,8 @@ class Sweep:
 
     inner: variables that change along the row. run: the length of the inner of two reduced dimensions `j0` and `j1`
     whose accesses may be strided rows, else empty. max_length: an upper limit of a `length` that is known only at run
-    time. offset: elements from the row's beginning to the loop's. row_starts: {position: where its row begins}.
+    time. offset: elements from the row's beginning to the loop's. row_starts: {position: where its row begins}. turned:
+    where blocks may turn columns around.
     """
 
     variable: str
@@ -104,6 +123,7 @@ class Sweep:
     offset: str = ""
     row_starts: dict[str, str] = field(default_factory=dict)
     tiles: dict[tuple[str, str], str] = field(default_factory=dict)  # (buffer, position) -> a loaded tile
+    turned: TurnedColumns | None = None
     stores: dict[str, tuple[str, str, VectorAccess]] = field(default_factory=dict)  # item -> (tile, pointer, access)
 
     @property
@@ -280,6 +300,8 @@ class Sweep:
     def _stored_access(self, body: Body, member: GroupMember, columns: bool) -> VectorAccess | None:
         """The access of a member that is stored by vectors, also where an index tensor says where its row lies."""
         access = self.access(member.position, columns)
+        if access is None and self.turned and member.position.key == self.turned.position.key:
+            return None if member.item.place else VectorAccess("", turned=True)
         if access is None and member.item.place and not columns and not self.offset:
             first = self.indexed_row(member.position)
             return None if first is None else VectorAccess(body.emit.position(first))
@@ -288,9 +310,13 @@ class Sweep:
     def store_tiles(self, body: Body, tile: ThreadTile, guard: str) -> None:
         """Emits the stores of the declared tiles."""
         for name, pointer, access in self.stores.values():
-            arguments = tile.arguments(body, access, name, guard)
+            arguments, shape = tile.arguments(body, access, name, guard), tile.shape
             function = self._store_function(access, bool(tile.width))
-            body.emit.line(f"{function}<{tile.shape}>({pointer}, {arguments});")
+            if access.turned and self.turned:
+                to = self.turned
+                shape = f"{to.block}, {to.columns}, {shape}"
+                arguments = ", ".join([tile.base, tile.bound, *map(body.as_index, (to.width, to.lines)), name])
+            body.emit.line(f"{function}<{shape}>({pointer}, {arguments});")
 
     def _store_function(self, access: VectorAccess, columns: bool) -> str:
         return "store_row_interior" if self.offset else access.function("store", columns)

@@ -20,7 +20,7 @@ from hipwright.engine.templates.base import Body, depends
 from hipwright.engine.templates.rows.column_sums import ColumnSums
 from hipwright.engine.templates.rows.cooperative import CooperativeBlocks
 from hipwright.engine.templates.rows.layout import RowLayout
-from hipwright.engine.templates.sweep import Sweep, Threads
+from hipwright.engine.templates.sweep import Sweep, Threads, TurnedColumns
 
 
 class RowScope:
@@ -71,6 +71,8 @@ class RowScope:
         self.row_sweep = Sweep("r", length, self.width, changing, splits, unaligned=layout.unaligned)
         if not self.columns and not layout.segments:
             self._alias_position()
+        if self.columns and not self.blocks:
+            self._turn_columns(outer_dims)
         if len(dims) == 2 and not layout.segments and not self.row_sweep.row_starts:
             self.row_sweep.run = self.emit.position(group.space[dims[1]])
 
@@ -83,6 +85,13 @@ class RowScope:
             start = "" if product(group.outer).value == 1 else f"row * {bare}"
             self.emit.aliases[flat.key] = f"{start} + r" if start else "r"
             self.row_sweep.row_starts[flat.key] = start or "0"
+
+    def _turn_columns(self, outer_dims: list[int]) -> None:
+        """Lets blocks store columns as rows, where these lie in the order of what is kept."""
+        group, emit, order = self.group, self.emit, [*outer_dims, *self.group.dims]
+        position = flatten([group.space[k] for k in order], [self.flat_index[k] for k in order])
+        width, lines = emit.position(self.row_width), emit.position(self.lines)
+        self.row_sweep.turned = TurnedColumns(position, self.layout.threads, self.layout.share, width, lines)
 
     # ------------------------------------------------------------ mapping
 
