@@ -136,11 +136,11 @@ class LibraryCalls:
         return {a["node"]: self._channels_last_view(a["node"]) for a in turned}
 
     def wants_channels_last(self, node: Node) -> bool:
-        """Whether convolutions read a node's result as a channels-last image, and beside them pointwise operators at
-        most.
+        """Whether convolutions or permutations read a node's result as a channels-last image, and beside them pointwise
+        operators at most.
         """
         found = readers(self.graph, node.name)
-        turned = [reader.name for reader in found if self._reads_channels_last(reader, node)]
+        turned = [reader.name for reader in found if self._reads_channels_last(reader, node) or _turns(reader)]
         rest = [reader for reader in found if reader.name not in turned]
         return bool(turned) and node.name not in returned(self.graph) and all(family(r.op) == "pointwise" for r in rest)
 
@@ -158,7 +158,7 @@ class LibraryCalls:
         if name in self._turned:
             return self._turned[name]
         kept = channels_last.image(self.c, self.values[name], plain(name), self._buffer_shape)
-        self._note_packed(kept)
+        self.note_packed(kept)
         view = self.c.unique(f"{kept}_view")
         self.out.views.append(PlanView(view, kept, f".permute({', '.join(map(str, channels_last.TO_CHANNELS_FIRST))})"))
         self.out.metas[view] = self._known(name)
@@ -166,7 +166,7 @@ class LibraryCalls:
             self._turned[name] = view
         return view
 
-    def _note_packed(self, buffer: str) -> None:
+    def note_packed(self, buffer: str) -> None:
         """Notes a stored operand that is made of parameters alone, which `prepare` computes."""
         item = next((i for i in self.c.items if i.name == buffer and i.kind == "pw"), None)
         if item is None:
@@ -212,7 +212,7 @@ class LibraryCalls:
         if view:
             return view
         kept = self.c.realise(value, plain(name), between=False)
-        self._note_packed(kept.buffer)
+        self.note_packed(kept.buffer)
         self.values[name] = kept
         self.out.metas.setdefault(kept.buffer, self._meta_of(name))
         return kept.buffer
@@ -233,7 +233,7 @@ class LibraryCalls:
         ):
             return ""
         kept = self.c.realise(source, plain(name), between=False)
-        self._note_packed(str(kept.buffer))
+        self.note_packed(str(kept.buffer))
         self.out.metas.setdefault(str(kept.buffer), self._meta_of(node.args[0]["node"]))
         view = self.c.unique(f"{name}_view")
         self.out.views.append(
@@ -262,6 +262,13 @@ def _adds_bias_apart(node: Node) -> bool:
     """
     groups = node.args[6] if len(node.args) > 6 else 1
     return short(node.op).startswith("conv") and groups == 1
+
+
+def _turns(reader: Node) -> bool:
+    """Whether a node permutes an image to channels last."""
+    if short(reader.op) != "permute":
+        return False
+    return [d % 4 for d in reader.args[1]] == channels_last.TO_CHANNELS_LAST
 
 
 def _unknown(index: Index) -> E:

@@ -181,7 +181,7 @@ class Lowering(LoweringState):
             {k: self.resolve(v) for k, v in node.kwargs.items()},
             self.choices,
             read_by_pointwise(self.graph, node.name),
-            "pool2d" in kind and self.library.wants_channels_last(node),
+            ("pool2d" in kind or kind == "conv2d") and self.library.wants_channels_last(node),
         )
         offers, why = offers_for(call)
         if not offers:
@@ -200,6 +200,8 @@ class Lowering(LoweringState):
         offer = next((o for o in offers if o.name == chosen), None)
         if offer is None:
             return f"call:{node.name} is {fallback}" + (": by the static rule" if default == fallback else "")
+        for buffer in offer.packed:
+            self.library.note_packed(buffer)
         _, value = place(call, offer)
         self.out.in_hip[node.name] = kind
         self.values[node.name] = value

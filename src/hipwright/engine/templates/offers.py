@@ -77,6 +77,7 @@ class Offer:
     row_least: int = 0  # the fewest elements of it, at capture, from which that is done
     store_above: int | Sequence[int] = STORE_ABOVE  # of all operands, or of each
     data: Any = None  # the template's own; body.data
+    packed: Sequence[str] = ()  # stored operands that `prepare` computes where they are made of parameters alone
 
 
 @dataclass(eq=False)
