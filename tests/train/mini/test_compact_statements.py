@@ -11,17 +11,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from hipwright.engine import write
 from hipwright.llm.compact import expand, shorten, shortened
-from hipwright.llm.compact_statements import as_statements
-from hipwright.program import parse
-from hipwright.records import KernelResources, Program
-from hipwright.toolchain.amd import offline as amdgpu
+from hipwright.llm.compact.statements import as_statements
+from hipwright.records import Program
 from hipwright.toolchain.cache import BuildCache
 from hipwright.train.mini.corpus import at_shape, capture_composition, draw_choices
 from hipwright.train.mini.tasks import Composition
+from tests.train.mini.builds import kernels
 
 DEEP = (
     Composition(("leaky", "softplus", "maximum", "hardswish", "shift"), "float16"),
@@ -33,12 +31,10 @@ DEEP = (
 )
 
 
-def split(statement: str, around: str = "{}") -> list[str]:
-    """The lines that a statement in a kernel's loop becomes."""
-    kernel = f'extern "C" __global__ void run(const float* x, float* out, int n) {{\n    {around}\n}}\n'
-    given, text = kernel.replace("{}", f"{{\n        {statement}\n    }}"), ""
-    text = as_statements(given)
-    return [line.strip() for line in text.splitlines() if line not in given.splitlines() or line.strip() == statement]
+def split(statement: str) -> list[str]:
+    """The lines that a statement in a kernel becomes."""
+    given = f'extern "C" __global__ void run(const float* x, float* out, int n) {{\n        {statement}\n}}\n'
+    return [line.strip() for line in as_statements(given).splitlines()[1:-1]]
 
 
 @pytest.mark.parametrize(
@@ -124,14 +120,6 @@ def test_names_are_free_ones_and_restart_in_each_block() -> None:
 # ---------------------------------------------------------------- the same kernels
 
 
-def kernels(program: Program, cache: BuildCache) -> list[KernelResources]:
-    """The resources of each compiled kernel, without its name."""
-    parsed = parse(program.text)
-    build = amdgpu.build(parsed.hip, "gfx942", parsed.defines(program.knobs), cache=cache)
-    assert build.ok, build.log
-    return [replace(kernel, name="") for kernel in build.kernels]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("composition", DEEP, ids=lambda one: "-".join(one.operators))
 def test_deep_chains_compile_to_the_same_kernels(
@@ -153,6 +141,25 @@ def test_deep_chains_compile_to_the_same_kernels(
 
 LEAVES = ("x[i]", "y[i]", "tile.v[k]", "(float)x[k]", "s.max", "t", "2.0f", "-0.5f", "(x[i] < y[i] && 1.0f)")
 CALLS = {"relu": 1, "gelu": 1, "expf": 1, "nan_max": 2, "nan_min": 2, "sub_rn": 2, "leaky_relu": 2}
+
+
+VALUES: dict[str, Any] = {
+    "x": [0.75, -1.5],
+    "y": [1.25, 0.5],
+    "tile": SimpleNamespace(v=[-0.3, 0.9]),
+    "s": SimpleNamespace(max=0.7),
+    "t": 1.7,
+    "i": 0,
+    "k": 1,
+    "relu": lambda a: max(a, 0.0),
+    "gelu": math.tanh,
+    "expf": lambda a: math.exp(min(a, 5.0)),
+    "nan_max": max,
+    "nan_min": min,
+    "sub_rn": lambda a, b: a - b,
+    "leaky_relu": lambda a, b: a if a > 0 else a * b,
+    "__half": lambda a: round(a, 2),
+}
 
 
 def expressions() -> st.SearchStrategy[str]:
@@ -180,12 +187,7 @@ def evaluated(text: str) -> float:
     """The value that the statements of a block store in out[i]."""
     text = re.sub(r"const auto |\(float\)|;$", "", text, flags=re.MULTILINE)
     text = re.sub(r"(\d)f\b", r"\1", text).replace("&&", "and")
-    names: dict[str, Any] = {
-        "x": [0.75, -1.5], "y": [1.25, 0.5], "tile": SimpleNamespace(v=[-0.3, 0.9]), "s": SimpleNamespace(max=0.7),
-        "t": 1.7, "i": 0, "k": 1, "out": [0.0], "relu": lambda a: max(a, 0.0), "gelu": math.tanh,
-        "expf": lambda a: math.exp(min(a, 5.0)), "nan_max": max, "nan_min": min, "sub_rn": lambda a, b: a - b,
-        "leaky_relu": lambda a, b: a if a > 0 else a * b, "__half": lambda a: round(a, 2),
-    }  # fmt: skip
+    names = VALUES | {"out": [0.0]}
     exec(text, names)
     return float(names["out"][0])
 

@@ -1,4 +1,4 @@
-"""Chains of operations as statements, one for each operator, inner to outer: a part of the short form (compact.py).
+"""Chains of operations as statements, one for each operator, inner to outer: a part of the short form (programs.py).
 
     s.v[k] = relu(gelu(x_tile.v[k] * 2.0f));
 
@@ -305,7 +305,7 @@ def _bare(node: Node) -> Node:
 
 def _literal(node: Node) -> bool:
     node = _bare(node)
-    return node[0] == "num" or (node[0] == "unary" and node[2][0] == "num")
+    return bool(node[0] == "num" or (node[0] == "unary" and node[2][0] == "num"))
 
 
 __all__ = ["NAMES", "as_statements"]

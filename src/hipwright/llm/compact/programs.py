@@ -2,8 +2,8 @@
 
 The short form leaves out includes and comments, writes the chosen knobs as plain constants ahead of the source, gives
 kernels, results and locals short names that do not depend on the task, and has a statement for each operator of a chain
-(compact_statements.py). `expand` includes by name the device headers that define what the source calls and does not
-define. The prompt's side, the short form of a reference, is compact_prompt.py.
+(statements.py). `expand` includes by name the device headers that define what the source calls and does not define. The
+prompt's side, the short form of a reference, is reference.py.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import re
 
 from hipwright.engine.emit.device_code import reserved
 from hipwright.engine.emit.header_names import needed_headers, with_headers
-from hipwright.llm.compact_prompt import prompt
-from hipwright.llm.compact_statements import NAMES, as_statements
+from hipwright.llm.compact.statements import NAMES, as_statements
 from hipwright.program.knobs import text_with_knobs
 from hipwright.records import Program
 from hipwright.toolchain import device_headers
@@ -158,4 +157,4 @@ def _with_names(text: str, table: dict[str, str]) -> str:
     return _WORD.sub(lambda found: table.get(found[0], found[0]), text)
 
 
-__all__ = ["expand", "prompt", "shorten", "shortened"]
+__all__ = ["expand", "shorten", "shortened"]
