@@ -40,7 +40,7 @@ class SamplingSettings:
 class Checkpoint:
     """A causal language model with its tokenizer, on a GPU if there is one. Not thread-safe.
 
-    form: "chat" (the tokenizer's chat template) or "compact" (llm/compact.py). context: most tokens, input plus output.
+    form: "chat" (the tokenizer's chat template) or "compact" (llm/compact). context: most tokens, input plus output.
     """
 
     def __init__(self, folder: Path, model: Any, tokenizer: Any, meta: Mapping[str, Any]) -> None:

@@ -9,27 +9,18 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from hipwright.capture.graph import Graph
 from hipwright.engine import write
 from hipwright.llm.compact import expand, prompt, shorten, shortened
 from hipwright.program import parse
 from hipwright.program.knobs import text_with_knobs
-from hipwright.records import KernelResources, Program
+from hipwright.records import Program
 from hipwright.toolchain import device_headers
-from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
 from hipwright.train.mini.corpus import at_shape, capture_composition, draw_choices
 from hipwright.train.mini.tasks import Composition
-
-
-def kernels(program: Program, cache: BuildCache) -> list[KernelResources]:
-    """The resources of each compiled kernel, without its name."""
-    parsed = parse(program.text)
-    build = amdgpu.build(parsed.hip, "gfx942", parsed.defines(program.knobs), cache=cache)
-    assert build.ok, build.log
-    return [replace(kernel, name="") for kernel in build.kernels]
+from tests.train.mini.builds import kernels
 
 
 def test_expanding_and_shortening_is_a_fixed_point(programs: list[Program]) -> None:

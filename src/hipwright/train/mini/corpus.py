@@ -55,7 +55,7 @@ class CorpusSettings(Record, frozen=True, kw_only=True):
 
 
 class CorpusLine(Record, frozen=True, kw_only=True):
-    """A task with its programs in the short form (llm/compact.py)."""
+    """A task with its programs in the short form (llm/compact)."""
 
     operators: tuple[str, ...]
     dtype: str

@@ -1,4 +1,4 @@
-"""CompactForm: problems and programs in the short form of llm/compact.py, as tokens of the miniature's tokenizer."""
+"""CompactForm: problems and programs in the short form of llm/compact, as tokens of the miniature's tokenizer."""
 
 from __future__ import annotations
 

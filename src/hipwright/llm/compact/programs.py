@@ -1,9 +1,9 @@
 """A short form of programs, for models with a small context: `shorten` and its way back, `expand`.
 
-The short form leaves out includes and comments, writes the chosen knobs as plain constants ahead of the source, and
-gives kernels, results and locals short names that do not depend on the task. `expand` includes by name the device
-headers that define what the source calls and does not define. The prompt's side, the short form of a reference, is
-compact_prompt.py.
+The short form leaves out includes and comments, writes the chosen knobs as plain constants ahead of the source, gives
+kernels, results and locals short names that do not depend on the task, and has a statement for each operator of a chain
+(statements.py). `expand` includes by name the device headers that define what the source calls and does not define. The
+prompt's side, the short form of a reference, is reference.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 
 from hipwright.engine.emit.device_code import reserved
 from hipwright.engine.emit.header_names import needed_headers, with_headers
-from hipwright.llm.compact_prompt import prompt
+from hipwright.llm.compact.statements import NAMES, as_statements
 from hipwright.program.knobs import text_with_knobs
 from hipwright.records import Program
 from hipwright.toolchain import device_headers
@@ -28,7 +28,7 @@ _ENTRY = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^\n]*\)\s+)?(\w
 _MADE = re.compile(r"^    (\w+) = torch\.(?:empty|zeros)\(", re.MULTILINE)
 _ASSIGNED = re.compile(r"^    (\w+) = ", re.MULTILINE)
 _TYPES = r"(?:auto|bool|int|long|float|double|__half|(?:Tile|Moments|SoftmaxState|IndexedValue)<[^;=\n]*?>)"
-_LOCAL = re.compile(rf"^\s+(const |constexpr )?{_TYPES} (\w+)(?:\[[^\n]*?\])?(?: =|;)", re.MULTILINE)
+_LOCAL = re.compile(rf"^\s+(const |constexpr )?(?!auto {NAMES} =){_TYPES} (\w+)(?:\[[^\n]*?\])?(?: =|;)", re.MULTILINE)
 _HEADER = re.compile(r"^#include <hipwright/\w+\.h>\n", re.MULTILINE)
 _OF = re.compile(r"(\w+?)_(?:tile|value|row)_?\d*\Z")
 
@@ -45,7 +45,8 @@ def shorten(text: str) -> str:
     plan = re.sub(r"\n{2,}", "\n", _without_messages(_CONSTANT.sub("", around))).lstrip("\n")
     words = set(_WORD.findall(hip + plan))
     constants = [f"{name} = {value}\n" for name, value in _CONSTANT.findall(around) if name in words]
-    return "".join(constants) + _renamed(OPEN + re.sub(r"\n{2,}", "\n", hip).strip("\n") + CLOSE + plan)
+    hip, plan = _renamed(re.sub(r"\n{2,}", "\n", hip).strip("\n"), plan)
+    return "".join(constants) + OPEN + as_statements(hip) + CLOSE + plan
 
 
 def shortened(program: Program) -> str:
@@ -103,9 +104,8 @@ def _without_messages(plan: str) -> str:
 # ---------------------------------------------------------------- names
 
 
-def _renamed(text: str) -> str:
+def _renamed(hip: str, plan: str) -> tuple[str, str]:
     """Kernels become run, run2, ...; tensors that the plan makes out, out2, ...; locals t, t2, ... and s, s2, ..."""
-    hip, plan = text.partition(CLOSE)[::2]
     kernels, made = dict.fromkeys(_ENTRY.findall(hip)), dict.fromkeys(_MADE.findall(plan))
     shared = dict.fromkeys([*kernels, *made])
     # what the plan calls after a kernel follows its name
@@ -113,7 +113,7 @@ def _renamed(text: str) -> str:
     owned = {name: k for name, k in owned.items() if name not in shared}
     parts = re.split(r'^(?=extern "C")', hip, flags=re.MULTILINE)
     locals_ = [_locals(part, {*shared, *owned}) for part in parts]
-    taken = set(reserved()) | set(_WORD.findall(text)) - {
+    taken = set(reserved()) | set(_WORD.findall(OPEN + hip + CLOSE + plan)) - {
         *shared,
         *owned,
         *(name for table in locals_ for name in table),
@@ -121,7 +121,7 @@ def _renamed(text: str) -> str:
     names = {k: _fresh("run", taken) for k in kernels} | {m: _fresh("out", taken) for m in made}
     names |= {name: _fresh(names[k] + name[len(k) :], taken) for name, k in owned.items()}
     bodies = [_with_names(part, names | _drawn(table, taken)) for part, table in zip(parts, locals_, strict=True)]
-    return "".join(bodies) + CLOSE + _with_names(plan, names)
+    return "".join(bodies), _with_names(plan, names)
 
 
 def _locals(kernel: str, shared: set[str]) -> dict[str, str]:
@@ -157,4 +157,4 @@ def _with_names(text: str, table: dict[str, str]) -> str:
     return _WORD.sub(lambda found: table.get(found[0], found[0]), text)
 
 
-__all__ = ["expand", "prompt", "shorten", "shortened"]
+__all__ = ["expand", "shorten", "shortened"]
