@@ -25,6 +25,8 @@ instead of 252.
 """
 MIN_THREADS = 1 << 17
 """Threads below which a smaller tile is better than more reuse: an H200 holds 270,000."""
+MIXED_CHANNELS = 4
+"""Channels above which the sum over those of one element is a loop whose loads are issued some steps ahead."""
 
 Index = Sequence[Ix]
 
@@ -90,6 +92,11 @@ def tiles(s: Stencil, *, wide: bool = True) -> list[Tile]:
     ]
 
 
+def mixes_channels(s: Stencil) -> bool:
+    """Whether each result is a sum over the channels of one element, which several results share."""
+    return s.weights is not None and s.channels > MIXED_CHANNELS and all(a.kernel == 1 for a in s.axes)
+
+
 def _fits(s: Stencil, tile: Tile, wide: bool) -> bool:
     y, x = s.axes[-2:]
     phases = y.stride * x.stride if y.transposed else 1
@@ -130,12 +137,13 @@ def default_tile(s: Stencil, hint: Callable[[Ix], int], dtype: str) -> Tile:
         even = [o for o in options if hint(x.out) % o.v == 0 and (x.transposed or hint(x.size) % (o.v * x.stride) == 0)]
     columns = max((o.v for o in even if o.v <= min(wide, most)), default=min(o.v for o in options))
     best, outputs = options[0], hint(product(s.space))
+    channels = 8 if mixes_channels(s) else 4
     rows = 4 if (y.kernel > y.stride or y.transposed) and (halves or y.kernel * x.kernel <= 25) else 2
     for o in options:
         few = outputs // (o.t * o.u * o.v) < MIN_THREADS and o.t * o.u * o.v > best.t * best.u * best.v
-        if o.v == columns and o.u <= max(rows, best.u) and o.t <= 4 and o.t * o.u * o.v <= 32 and not few:
+        if o.v == columns and o.u <= max(rows, best.u) and o.t <= channels and o.t * o.u * o.v <= 32 and not few:
             best = o
     return best
 
 
-__all__ = ["SIZES", "Stencil", "Tile", "default_tile", "streams_weights", "tiles"]
+__all__ = ["SIZES", "Stencil", "Tile", "default_tile", "mixes_channels", "streams_weights", "tiles"]

@@ -57,6 +57,11 @@ NARROW_PHASED_CHANNELS, NARROW_PHASED_PRODUCTS = 64, 256
 tile empty: 3 x 3 x 3 of 48 channels to 16 took an H200 1125 us by tiles, 938 and 66 by the library; at the rate of 32
 channels, of which a thread holds as many weights, it would take 520, which is an estimate.
 """
+POINT_CHANNELS = 128
+"""Channels of a group up to which a convolution of one pixel and several groups is a stencil. Fourteen in float32 of 8
+to 128 channels a group took an H200 1.5 ms by the library, 0.8e12 operations a second: it reorders image and result by
+kernels of 73 us. The stencil reads both as they lie; what it reaches is an estimate.
+"""
 FILLED_OUTPUTS = 64
 """Outputs that fill the library's tiles of float32. Transposed 2 x 2 of stride 1 of 16 channels to 128 took an H200 283
 us by a stencil, 12e12 operations a second, and 225 by the library; 2 x 2 x 2 of stride 3 of 3 channels to 256, of fewer
@@ -151,12 +156,18 @@ def _fills_tiles(conv: Convolution, outputs: int, *, fused: bool) -> bool:
 def _few_products(conv: Convolution, outputs: int) -> bool:
     """Whether there are few channels and few products an output. outputs: of all images."""
     n, products = len(conv.axes), conv.channels * math.prod(a.kernel / a.phases for a in conv.axes)
-    if conv.channels == 1 or _library_is_slow(conv, n, products):
+    if conv.channels == 1 or _library_is_slow(conv, n, products) or _mixes_groups(conv):
         return True
     library_weak = (n == 3 or conv.transposed) and not _fills_matrix_units(conv, 2.0 * outputs * products)
     return conv.channels <= MAX_CHANNELS * (4 if library_weak else 1) and products <= (
         MAX_PRODUCTS_3D if library_weak else MAX_PRODUCTS
     )
+
+
+def _mixes_groups(conv: Convolution) -> bool:
+    """Whether each result is a product of one pixel's channels, of one group of several."""
+    point = all(a.kernel == 1 and a.padding == 0 and not a.transposed for a in conv.axes)
+    return point and conv.groups > 1 and conv.channels <= POINT_CHANNELS
 
 
 def _fills_matrix_units(conv: Convolution, work: float) -> bool:
