@@ -38,6 +38,12 @@ CASES: list[tuple[nn.Module, tuple[int, ...], dict[str, Value]]] = [
     (nn.Conv2d(256, 64, 1, stride=2, groups=2), (64, 256, 17, 17), {"call:conv2d": "stencil"}),
     (nn.Conv2d(64, 128, 1, groups=4).half(), (64, 64, 32, 32), {"call:conv2d": "stencil"}),
     (nn.Conv2d(512, 64, 1, groups=2), (64, 512, 17, 17), {"call:conv2d": "library"}),
+    (
+        nn.Sequential(nn.Linear(256, 256), nn.Mish(), nn.Linear(256, 256), nn.Mish()).half(),
+        (128, 256),
+        {"call:linear": "library", "call:linear_1": "library"},
+    ),
+    (nn.Sequential(nn.Mish(), nn.Linear(256, 256), nn.Mish()).half(), (128, 256), {"call:linear": "gemm"}),
 ]
 """Layers with an input of the weights' dtype; the first choice whose key begins so."""
 
