@@ -137,13 +137,23 @@ def default_tile(s: Stencil, hint: Callable[[Ix], int], dtype: str) -> Tile:
         even = [o for o in options if hint(x.out) % o.v == 0 and (x.transposed or hint(x.size) % (o.v * x.stride) == 0)]
     columns = max((o.v for o in even if o.v <= min(wide, most)), default=min(o.v for o in options))
     best, outputs = options[0], hint(product(s.space))
-    channels = 8 if mixes_channels(s) else 4
+    if mixes_channels(s):
+        return _mixing_tile([o for o in even if o.v <= columns], outputs) or best
     rows = 4 if (y.kernel > y.stride or y.transposed) and (halves or y.kernel * x.kernel <= 25) else 2
     for o in options:
         few = outputs // (o.t * o.u * o.v) < MIN_THREADS and o.t * o.u * o.v > best.t * best.u * best.v
-        if o.v == columns and o.u <= max(rows, best.u) and o.t <= channels and o.t * o.u * o.v <= 32 and not few:
+        if o.v == columns and o.u <= max(rows, best.u) and o.t <= 4 and o.t * o.u * o.v <= 32 and not few:
             best = o
     return best
+
+
+def _mixing_tile(options: Sequence[Tile], outputs: int) -> Tile | None:
+    """The tile of a sum over channels: four outputs that share what is read, then columns, then eight outputs, and
+    rows, as long as threads are not few.
+    """
+    sizes = {o: o.t * o.u * o.v for o in options if o.u <= 2}
+    fits = [o for o, size in sizes.items() if size <= 32 and outputs // size >= MIN_THREADS]
+    return max(fits, key=lambda o: (min(o.t, 4), o.v, o.t, o.u), default=None)
 
 
 __all__ = ["SIZES", "Stencil", "Tile", "default_tile", "mixes_channels", "streams_weights", "tiles"]
