@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hipwright.engine.ir.index import ONE, Ix, product
+from hipwright.engine.ir.index import ONE, Ix, ix, product
 from hipwright.engine.lower.conv import ConvAxis
 
 SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
@@ -93,8 +93,9 @@ def tiles(s: Stencil, *, wide: bool = True) -> list[Tile]:
 
 
 def mixes_channels(s: Stencil) -> bool:
-    """Whether each result is a sum over the channels of one element, which several results share."""
-    return s.weights is not None and s.channels > MIXED_CHANNELS and all(a.kernel == 1 for a in s.axes)
+    """Whether each result is a sum over the channels of one element, of one group of several."""
+    grouped = s.weights is not None and s.share > 1 and s.lead[-1] != ix(s.share)
+    return grouped and s.channels > MIXED_CHANNELS and all(a.kernel == 1 for a in s.axes)
 
 
 def _fits(s: Stencil, tile: Tile, wide: bool) -> bool:
