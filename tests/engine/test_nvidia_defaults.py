@@ -30,6 +30,20 @@ CASES: list[tuple[nn.Module, tuple[int, ...], dict[str, Value]]] = [
     (nn.Conv1d(32, 64, 3, padding=1).half(), (32, 32, 16384), {"image:": True, "channels_last:": True}),
     (nn.Conv1d(16, 256, 1, stride=3).half(), (8, 16, 32768), {"image:": True, "call:": "library"}),
     (nn.ConvTranspose1d(64, 64, 4).half(), (1, 64, 4096), {"image:": False}),
+    (
+        nn.Conv2d(32, 16, 1, groups=2),
+        (64, 32, 65, 65),
+        {"call:conv2d": "stencil", "call:conv2d:tile": "8x2x1", "call:conv2d:grid": "plane"},
+    ),
+    (nn.Conv2d(256, 64, 1, stride=2, groups=2), (64, 256, 17, 17), {"call:conv2d": "stencil"}),
+    (nn.Conv2d(64, 128, 1, groups=4).half(), (64, 64, 32, 32), {"call:conv2d": "stencil"}),
+    (nn.Conv2d(512, 64, 1, groups=2), (64, 512, 17, 17), {"call:conv2d": "library"}),
+    (
+        nn.Sequential(nn.Linear(256, 256), nn.Mish(), nn.Linear(256, 256), nn.Mish()).half(),
+        (128, 256),
+        {"call:linear": "library", "call:linear_1": "library"},
+    ),
+    (nn.Sequential(nn.Mish(), nn.Linear(256, 256), nn.Mish()).half(), (128, 256), {"call:linear": "gemm"}),
 ]
 """Layers with an input of the weights' dtype; the first choice whose key begins so."""
 

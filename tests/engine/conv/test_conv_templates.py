@@ -51,6 +51,8 @@ PLAIN = [
     (nn.Conv2d(3, 16, 7, stride=2, padding=3), (2, 3, 17, 19), "4x1x4"),
     (nn.Conv2d(3, 8, 3), (2, 3, 9, 12), "4x2x4"),
     (nn.Conv2d(6, 4, 3, padding="same", groups=2), (2, 6, 7, 8), "2x2x2"),
+    (nn.Conv2d(22, 16, 1, groups=2), (3, 22, 7, 9), "8x2x1"),  # channels in steps of four and a rest
+    (nn.Conv2d(20, 24, 1, stride=2, groups=4, bias=False), (2, 20, 9, 16), "2x1x4"),
     (nn.Conv2d(2, 2, 4, padding="same"), (1, 2, 9, 9), "1x1x1"),
     (nn.Conv2d(2, 2, 31, padding=15, groups=2), (1, 2, 33, 20), "1x1x4"),
     (nn.Conv2d(2, 2, 7, padding=3, groups=2), (1, 2, 9, 16), "1x4x8"),  # more than any rule unrolls
@@ -110,6 +112,26 @@ class Block(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.relu(self.layer(x) + x)
+
+
+class Shuffled(nn.Module):
+    """Convolutions of groups with norms of batches, and the channels shuffled between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(12, 8, 1, groups=2, bias=False), nn.BatchNorm2d(8)
+        self.depthwise, self.last = nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.Conv2d(8, 12, 1, groups=2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(self.norm(self.first(x)))
+        y = y.view(y.shape[0], 2, 4, *y.shape[2:]).transpose(1, 2).reshape(y.shape)
+        return torch.relu(x + self.last(self.depthwise(y)))
+
+
+def test_shuffled_groups_are_stencils_without_a_copy() -> None:
+    text = check(Shuffled(), [draw(2, 12, 7, 9)], other=[draw(3, 12, 5, 4)])
+    assert "F.conv2d" not in text and text.count("#pragma unroll 4") >= 1
+    assert kernels_in(text) == 5  # three convolutions, the norm, and the count of batches
 
 
 def test_residual_and_other_shapes() -> None:

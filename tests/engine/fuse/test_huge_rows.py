@@ -1,4 +1,4 @@
-"""What reads a huge row again behind its reduction has a kernel of its own; other rows are read by one kernel."""
+"""What reads a huge row, or odd runs, again behind its reduction has a kernel of its own; other rows are read once."""
 
 from __future__ import annotations
 
@@ -36,3 +36,16 @@ def test_readers_of_a_huge_row_are_apart(name: str, monkeypatch: pytest.MonkeyPa
 def test_the_sum_of_a_gigabyte_waits_for_nobody() -> None:
     text = write(captured(Op(lambda x: x / x.norm()), [torch.empty(64, 64, 256, 256)])).text
     assert len(kernels(text)) == 2 and "COOP_BLOCKS = knob(1024" in text
+
+
+@pytest.mark.parametrize(("height", "wanted"), [(17, 2), (18, 1)])
+def test_readers_of_rows_of_odd_runs_are_apart(height: int, wanted: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No vector divides a plane of 17 x 17, unlike one of 18 x 18, so that each element's place is a division."""
+    x = torch.randn(4, 3, height, height, generator=torch.Generator().manual_seed(1))
+
+    def norm(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(torch.nn.functional.batch_norm(x, None, None, training=True))
+
+    assert len(kernels(check(Op(norm), [x]))) == 1
+    monkeypatch.setattr(schedule, "ODD_TOTAL", 2048)
+    assert len(kernels(check(Op(norm), [x], other=[x[:3, :, 1:]]))) == wanted

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from hipwright.engine import space, write
+from hipwright.engine.fuse import schedule
 from hipwright.records import Program
 from hipwright.toolchain.cpu.sides import Side
 from hipwright.toolchain.device_headers import inlined
@@ -188,8 +189,9 @@ def test_lanes_synchronise_after_waiting() -> None:
 
 
 @pytest.mark.parametrize("shape", [(64, 256, 56, 56), (64, 256, 57, 55)])
-def test_strided_rows_in_lds(shape: tuple[int, int, int, int]) -> None:
+def test_strided_rows_in_lds(shape: tuple[int, int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     """A channel of many images: tiles of several runs, of whole vectors or not."""
+    monkeypatch.setattr(schedule, "ODD_TOTAL", 1 << 40)
     model = Op(lambda x: torch.relu(F.batch_norm(x, None, None, training=True)))
     written = write(captured(model, [torch.empty(shape)]), SMALL)
     assert "cp_async_strided_row<" in written.text

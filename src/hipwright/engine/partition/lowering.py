@@ -15,11 +15,13 @@ from hipwright.engine.partition.loops import loop_call
 from hipwright.engine.partition.operators import TABLE
 from hipwright.engine.partition.readers import (
     HEAVY,
+    PRODUCTS,
     VIEWS,
     cropped,
     read_by_one_pool,
     read_by_pointwise,
     read_by_products,
+    reads_activation,
 )
 from hipwright.engine.partition.state import Lowered, LoweringState
 from hipwright.engine.partition.state_updates import StateUpdates
@@ -182,6 +184,7 @@ class Lowering(LoweringState):
             self.choices,
             read_by_pointwise(self.graph, node.name),
             ("pool2d" in kind or kind == "conv2d") and self.library.wants_channels_last(node),
+            kind in PRODUCTS and reads_activation(self.graph, node),
         )
         offers, why = offers_for(call)
         if not offers:

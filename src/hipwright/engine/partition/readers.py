@@ -44,6 +44,7 @@ HEAVY = {
     "linalg_multi_dot",
 }
 """Matrix products, convolutions, attention and recurrent cells: written by a call template or left to the library."""
+PRODUCTS = ("linear", "matmul", "bmm", "mm")
 VIEWS = {
     "view",
     "reshape",
@@ -114,10 +115,29 @@ def read_by_pointwise(graph: Graph, name: str) -> bool:
     return False
 
 
+def reads_activation(graph: Graph, node: Node) -> bool:
+    """Whether a node reads what pointwise operators make of a product's result, possibly through views."""
+    made, seen = {n.name: n for n in graph.nodes}, set(references(node.args))
+    left = [(name, False) for name in references(node.args)]
+    while left:
+        name, activated = left.pop()
+        found = made.get(name)
+        if found is None:
+            continue
+        pointwise = family(found.op) == "pointwise"
+        if activated and short(found.op) in PRODUCTS:
+            return True
+        if pointwise or short(found.op) in VIEWS:
+            new = set(references(found.args)) - seen
+            seen |= new
+            left += [(other, activated or pointwise) for other in sorted(new)]
+    return False
+
+
 def read_by_products(graph: Graph, name: str) -> bool:
     """Whether a value is read by matrix products and by nothing else."""
     found = readers(graph, name)
-    return bool(found) and all(short(n.op) in ("linear", "matmul", "bmm", "mm") for n in found)
+    return bool(found) and all(short(n.op) in PRODUCTS for n in found)
 
 
 def read_by_one_pool(graph: Graph, name: str) -> bool:

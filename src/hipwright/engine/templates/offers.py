@@ -92,6 +92,7 @@ class KernelCall:
     choices: Mapping[str, Any] = field(default_factory=dict)
     read_by_pointwise: bool = False  # a pointwise operator reads the result, which may be fused into the epilogue
     wanted_last: bool = False  # convolutions read the result as a channels-last image
+    reads_activation: bool = False  # an operand is what pointwise operators make of another product's result
 
     @property
     def outs(self) -> tuple[Meta | None, ...]:

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hipwright.engine.ir.index import ONE, Ix, product
+from hipwright.engine.ir.index import ONE, Ix, ix, product
 from hipwright.engine.lower.conv import ConvAxis
 
 SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
@@ -25,6 +25,8 @@ instead of 252.
 """
 MIN_THREADS = 1 << 17
 """Threads below which a smaller tile is better than more reuse: an H200 holds 270,000."""
+MIXED_CHANNELS = 4
+"""Channels above which the sum over those of one element is a loop whose loads are issued some steps ahead."""
 
 Index = Sequence[Ix]
 
@@ -90,6 +92,12 @@ def tiles(s: Stencil, *, wide: bool = True) -> list[Tile]:
     ]
 
 
+def mixes_channels(s: Stencil) -> bool:
+    """Whether each result is a sum over the channels of one element, of one group of several."""
+    grouped = s.weights is not None and s.share > 1 and s.lead[-1] != ix(s.share)
+    return grouped and s.channels > MIXED_CHANNELS and all(a.kernel == 1 for a in s.axes)
+
+
 def _fits(s: Stencil, tile: Tile, wide: bool) -> bool:
     y, x = s.axes[-2:]
     phases = y.stride * x.stride if y.transposed else 1
@@ -130,6 +138,8 @@ def default_tile(s: Stencil, hint: Callable[[Ix], int], dtype: str) -> Tile:
         even = [o for o in options if hint(x.out) % o.v == 0 and (x.transposed or hint(x.size) % (o.v * x.stride) == 0)]
     columns = max((o.v for o in even if o.v <= min(wide, most)), default=min(o.v for o in options))
     best, outputs = options[0], hint(product(s.space))
+    if mixes_channels(s):
+        return _mixing_tile([o for o in even if o.v <= columns], outputs) or best
     rows = 4 if (y.kernel > y.stride or y.transposed) and (halves or y.kernel * x.kernel <= 25) else 2
     for o in options:
         few = outputs // (o.t * o.u * o.v) < MIN_THREADS and o.t * o.u * o.v > best.t * best.u * best.v
@@ -138,4 +148,13 @@ def default_tile(s: Stencil, hint: Callable[[Ix], int], dtype: str) -> Tile:
     return best
 
 
-__all__ = ["SIZES", "Stencil", "Tile", "default_tile", "streams_weights", "tiles"]
+def _mixing_tile(options: Sequence[Tile], outputs: int) -> Tile | None:
+    """The tile of a sum over channels: four outputs that share what is read, then columns, then eight outputs, and
+    rows, as long as threads are not few.
+    """
+    sizes = {o: o.t * o.u * o.v for o in options if o.u <= 2}
+    fits = [o for o, size in sizes.items() if size <= 32 and outputs // size >= MIN_THREADS]
+    return max(fits, key=lambda o: (min(o.t, 4), o.v, o.t, o.u), default=None)
+
+
+__all__ = ["SIZES", "Stencil", "Tile", "default_tile", "mixes_channels", "streams_weights", "tiles"]

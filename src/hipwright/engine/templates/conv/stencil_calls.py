@@ -7,13 +7,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hipwright.engine.ir.expr import indices, own_weight, walk
-from hipwright.engine.ir.index import ONE, ZERO, Ind, Ix, Var, divide, ix, modulo, product
+from hipwright.engine.ir.index import ONE, ZERO, Ind, Ix, divide, ix, modulo, product
 from hipwright.engine.lower.conv import POINT, ConvAxis, Convolution, add_bias, read_convolution, spread
 from hipwright.engine.lower.values import NotLowered, Tensor
 from hipwright.engine.lower.windows.pool_windows import is_long
-from hipwright.engine.templates.access import has_unit_stride
 from hipwright.engine.templates.conv.stencil import MAX_WEIGHTS, MIN_THREADS, SIZES, Stencil, tiles
 from hipwright.engine.templates.conv.stencil_kernel import write
+from hipwright.engine.templates.conv.stencil_turned import (
+    CHANNELS_FIRST,
+    is_channels_last,
+    is_turned_depthwise,
+    turned_offer,
+)
 from hipwright.engine.templates.offers import STORE_ABOVE, KernelCall, Offer, Output, permuted, regroup
 
 MAX_PRODUCTS, MAX_PRODUCTS_3D = 64, 256
@@ -32,14 +37,6 @@ READ_ONCE = 64
 of 4 x 3 x 129 x 256 halves, a square root and what it is of took an H200 a kernel of 1.8 us beside a pooling's of 1.2.
 More would be unrolled for all elements of a tile. A round figure, not measured.
 """
-MANY_CHANNELS = 32
-"""Channels with which a wave reads whole lines of a channels-last image. Averages over 3 x 3 of 64 channels of 32 x 32
-took an H200 333 us with threads along the image's rows, each of which reads a line of its own.
-"""
-TAPS_FIRST = [2, 3, 0, 1]
-"""Dimensions of a depthwise convolution's weights with neighbouring channels side by side."""
-CHANNELS_FIRST = [0, 3, 1, 2]
-"""Dimensions of a channels-last image as [n, c, h, w]."""
 MAX_CHANNELS = 4
 """Channels of a group up to which the stencil is the default where the library is good."""
 MATRIX_CHANNELS, MATRIX_WORK = 16, 2e8
@@ -58,6 +55,11 @@ NARROW_PHASED_CHANNELS, NARROW_PHASED_PRODUCTS = 64, 256
 """The same limits of transposed ones of three dimensions with a stride to at most NARROW_OUTPUTS, which leave half of a
 tile empty: 3 x 3 x 3 of 48 channels to 16 took an H200 1125 us by tiles, 938 and 66 by the library; at the rate of 32
 channels, of which a thread holds as many weights, it would take 520, which is an estimate.
+"""
+POINT_CHANNELS = 128
+"""Channels of a group up to which a convolution of one pixel and several groups is a stencil. Fourteen in float32 of 8
+to 128 channels a group took an H200 1.5 ms by the library, 0.8e12 operations a second: it reorders image and result by
+kernels of 73 us. The stencil reads both as they lie; what it reaches is an estimate.
 """
 FILLED_OUTPUTS = 64
 """Outputs that fill the library's tiles of float32. Transposed 2 x 2 of stride 1 of 16 channels to 128 took an H200 283
@@ -109,34 +111,7 @@ def convolution(call: KernelCall) -> Offer | None:
         finish=finish,
         data=stencil,
     )
-    return _turned(call, conv, offer) if _is_turned_depthwise(call, conv, x) else offer
-
-
-def _is_turned_depthwise(call: KernelCall, conv: Convolution, x: Tensor) -> bool:
-    """Whether this is a depthwise convolution of a channels-last image, by a stencil that neighbouring threads compute
-    for neighbouring channels: its weights are a parameter, whose copy in the order of the taps is made once.
-    """
-    plain = conv.channels == conv.outputs == 1 and conv.x.rank == 4 and not conv.transposed
-    chosen = call.choices.get(f"call:{call.node.name}", "stencil") == "stencil"
-    return plain and chosen and conv.weight.buffer in call.c.parameters and _is_channels_last(call, x, 2)
-
-
-def _turned(call: KernelCall, conv: Convolution, offer: Offer) -> Offer:
-    """The offer with threads along channels, and with channels last in its result where readers want that."""
-    c, stencil, finish = call.c, offer.data, offer.finish
-    taps = c.realise(permuted(c, conv.weight, TAPS_FIRST), f"{c.origin}_taps", between=False, alone=True)
-    stencil.channels_last, stencil.stored_last = True, call.wanted_last
-    stencil.weights = lambda lead, t, channel, places: [*places[-2:], lead[1] + t, ZERO]
-    offer.operands, offer.packed = [offer.operands[0], taps], (str(taps.buffer),)
-    offer.outputs = [Output(stencil.space, shape=stencil.space if stencil.stored_last else [])]
-    if stencil.stored_last:
-        offer.suffix = "last"
-        offer.finish = lambda stored: _finished(finish, permuted(c, stored, CHANNELS_FIRST))
-    return offer
-
-
-def _finished(finish: Callable[[Tensor], Any] | None, stored: Tensor) -> Any:
-    return stored if finish is None else finish(stored)
+    return turned_offer(call, conv, offer) if is_turned_depthwise(call, conv, x) else offer
 
 
 def _input_index(conv: Convolution) -> Callable[..., list[Ix]]:
@@ -181,12 +156,18 @@ def _fills_tiles(conv: Convolution, outputs: int, *, fused: bool) -> bool:
 def _few_products(conv: Convolution, outputs: int) -> bool:
     """Whether there are few channels and few products an output. outputs: of all images."""
     n, products = len(conv.axes), conv.channels * math.prod(a.kernel / a.phases for a in conv.axes)
-    if conv.channels == 1 or _library_is_slow(conv, n, products):
+    if conv.channels == 1 or _library_is_slow(conv, n, products) or _mixes_groups(conv):
         return True
     library_weak = (n == 3 or conv.transposed) and not _fills_matrix_units(conv, 2.0 * outputs * products)
     return conv.channels <= MAX_CHANNELS * (4 if library_weak else 1) and products <= (
         MAX_PRODUCTS_3D if library_weak else MAX_PRODUCTS
     )
+
+
+def _mixes_groups(conv: Convolution) -> bool:
+    """Whether each result is a product of one pixel's channels, of one group of several."""
+    point = all(a.kernel == 1 and a.padding == 0 and not a.transposed for a in conv.axes)
+    return point and conv.groups > 1 and conv.channels <= POINT_CHANNELS
 
 
 def _fills_matrix_units(conv: Convolution, work: float) -> bool:
@@ -228,7 +209,7 @@ def _pool(call: KernelCall, n: int, axes: list[ConvAxis], **how: Any) -> Offer |
     x: Tensor = call.args[0]
     if x.dtype not in SIZES:
         raise NotLowered(f"pooling of {x.dtype}")
-    outer, turned = x.shape[: x.rank - n], _is_channels_last(call, x, n)
+    outer, turned = x.shape[: x.rank - n], is_channels_last(call, x, n)
     lead = [product(outer[:-1]), outer[-1]] if turned else [product(outer)]
     stencil = Stencil(_two_axes(axes), lead, lambda at, c, place: [*at, *place], channels_last=turned, **how)
     if not tiles(stencil):
@@ -249,20 +230,6 @@ def _pool(call: KernelCall, n: int, axes: list[ConvAxis], **how: Any) -> Offer |
     if stencil.stored_last:
         offer.finish, offer.suffix = (lambda stored: permuted(call.c, stored, CHANNELS_FIRST)), "last"
     return offer
-
-
-def _is_channels_last(call: KernelCall, x: Tensor, n: int) -> bool:
-    """Whether neighbours in memory of what is combined are neighbours along the dimension before the last n, of which
-    there are many: what a channels-last convolution leaves. What all channels share may lie in any order.
-    """
-    if x.rank <= n or call.c.hint(x.shape[-n - 1]) < MANY_CHANNELS:
-        return False
-    places = call.c.probe(x.shape)
-    channel, last = ({a.name for a in places[k].atoms() if isinstance(a, Var)} for k in (-n - 1, -1))
-    loads = [e.attr[1] for e in walk([x.at(places)]) if e.op == "load"]
-    varies = [(p, {a.name for a in p.atoms() if isinstance(a, Var)}) for p in loads]
-    along = [p for p, names in varies if last & names and channel & names]
-    return bool(along) and all(has_unit_stride(p, name) for p in along for name in channel)
 
 
 def _weight_of_elements(call: KernelCall, x: Tensor, lead: int) -> int:

@@ -8,7 +8,7 @@ from hipwright.engine.ir.shapes import flatten
 from hipwright.engine.lower.conv import ConvAxis, plane_position, window_start
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
-from hipwright.engine.templates.conv.stencil import streams_weights
+from hipwright.engine.templates.conv.stencil import mixes_channels, streams_weights
 from hipwright.engine.templates.conv.stencil_apart import ApartKernel, outputs_apart
 from hipwright.engine.templates.conv.stencil_channels import ChannelsKernel
 from hipwright.engine.templates.conv.stencil_places import linear_text, loop_index, skip_condition
@@ -17,6 +17,8 @@ from hipwright.engine.templates.conv.stencil_scope import grid_form
 from hipwright.engine.templates.conv.stencil_shared import SharedWindowKernel, window_lanes
 
 BARRIER_TAPS = 16
+AHEAD = 4
+"""Channels whose loads are issued at once where each is one load a row. A round figure, not measured."""
 
 
 def write(body: CallBody) -> list[EmittedKernel]:
@@ -104,17 +106,20 @@ class _StencilKernel(StencilRows):
 
     def _emit_sweep(self, width: int) -> None:
         """The loops over channels, outer axes and rows."""
-        channel, taps, places = self._open_outer_loops()
+        channel, taps, places = self._open_outer_loops(AHEAD if mixes_channels(self.s) else 1)
         self._emit_rows(channel, taps, places, width)
         for _ in range(len(places) + (self.s.channels > 1)):
             self.k.close()
 
-    def _open_outer_loops(self) -> tuple[Ix, list[Ix], list[Ix]]:
-        """Opens the loops over channels and outer axes; returns the channel, the taps, and the places they read."""
+    def _open_outer_loops(self, ahead: int = 1) -> tuple[Ix, list[Ix], list[Ix]]:
+        """Opens the loops over channels and outer axes; returns the channel, the taps, and the places they read.
+
+        ahead: steps of the loop over channels that are unrolled.
+        """
         s, k = self.s, self.k
         channel: Ix = ZERO
         if s.channels > 1:
-            k.line("#pragma unroll 1")
+            k.line(f"#pragma unroll {ahead}")
             k.open(f"for (int c = 0; c < {s.channels}; ++c)")
             channel = ix(Var("c", ix(s.channels)))
         taps, places = [], []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from hipwright.engine.ir.expr import walk
+from hipwright.engine.ir.expr import HALVES, walk
 from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.gemm import direct, full_k, gemv_plan, split_precision
 from hipwright.engine.templates.gemm.contraction import MatrixProduct
@@ -34,7 +34,7 @@ an H200 6.6 us of 2048 x 128 (65536 such loads), where the library took 2.6.
 HALF_START, UNEVEN = 2.0e-6, 2.0
 """Seconds by which tiles of half types last longer than tiling.py estimates: 128 x 128 x 128 took an H200 3.4 us, the
 library 2.3; and how often longer where rows of an operand are no multiple of 16 bytes: 255 x 255 x 255 took 11.1 and
-4.6.
+4.6. In a chain of 128 x 256 x 256 with Mish each took 5.4, the library 2.7 and a kernel for the rest 1.3.
 """
 SHORT_DEPTH, SLICED_SIDE, SLICE_DEPTH = 2048, 128, 256
 """The k below which the library's float32 products of fewer rows or columns than SLICED_SIDE are taken not to split it
@@ -58,6 +58,7 @@ class ProductCost:
         self.output_bytes = self.batch * self.m * self.n * item
         self.bytes = self.output_bytes + sum(map(self._operand_bytes, (p.a, p.b)))
         self.materialised_bytes = sum(2 * self.c.numel_hint(t.shape) * item for t in (p.a, p.b) if self._is_computed(t))
+        self.in_chain = call.reads_activation and p.dtype in HALVES
         self.flops = 2.0 * self.batch * self.m * self.n * self.k
 
     def _operand_bytes(self, t: Tensor) -> int:
@@ -70,8 +71,11 @@ class ProductCost:
         """Whether the library needs the operand computed by a kernel before."""
         return probe(self.c, t).op != "load"
 
-    def library(self) -> float:
-        """The library's product, a kernel for a computed operand, and one for the pointwise operators that follow."""
+    def library(self, *, before: bool = True) -> float:
+        """The library's product, a kernel for a computed operand, and one for the pointwise operators that follow.
+
+        before: with the kernel of the operand; without it where that kernel follows a product that is charged for it.
+        """
         is_gemv = min(self.m, self.n) <= gemv_plan.VECTOR_CHUNK
         rate = LIBRARY_RATE[self.p.dtype] * self._share()
         if self.p.dtype == "float32":
@@ -85,7 +89,7 @@ class ProductCost:
         seconds = LAUNCH + max(LIBRARY_LATENCY, self.flops / rate, self.bytes / read)
         if (slices := self._library_slices()) > 1:
             seconds += LAUNCH + 8.0 * slices * self.m * self.n / CACHE_RATE
-        if self.materialised_bytes:
+        if self.materialised_bytes and before:
             seconds += LAUNCH + self.materialised_bytes / READ_RATE
         return seconds + (LAUNCH + 2 * self.output_bytes / READ_RATE if self.read_by_pointwise else 0.0)
 

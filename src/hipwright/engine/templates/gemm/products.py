@@ -78,7 +78,7 @@ def tiled_product(call: KernelCall) -> Offer | None:
         return None
     costs = ProductCost(call, p)
     data: Any = GemmSpec(p.space, p.k, p.dtype)
-    default = not p.offered_alone and costs.gemm() < MARGIN * costs.library()
+    default = not p.offered_alone and costs.gemm() < MARGIN * costs.library(before=not costs.in_chain)
     return Offer("gemm", sliced_k.write, [p.a, p.b], [p.output], default, p.finish, data=data)
 
 
