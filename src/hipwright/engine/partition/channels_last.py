@@ -50,9 +50,14 @@ def image(c: LoweringContext, x: Tensor, name: str, shape: Callable[[str], Seque
     return str(c.realise(permuted_image, f"{name}_last", between=False, alone=of_parameter).buffer)
 
 
+def stored(c: LoweringContext, x: Tensor, name: str, *, between: bool) -> Tensor:
+    """An image that is stored channels last. between: only kernels read it."""
+    return permuted(c, c.realise(permuted(c, x, TO_CHANNELS_LAST), name, between=between), TO_CHANNELS_FIRST)
+
+
 def permuted_meta(meta: Meta) -> Meta:
     """The meta of a result in its channels-last buffer."""
     return Meta(dtype=meta.dtype, shape=tuple(meta.shape[k] for k in TO_CHANNELS_LAST))
 
 
-__all__ = ["KINDS", "TO_CHANNELS_FIRST", "TO_CHANNELS_LAST", "image", "permuted_meta", "usual"]
+__all__ = ["KINDS", "TO_CHANNELS_FIRST", "TO_CHANNELS_LAST", "image", "permuted_meta", "stored", "usual"]

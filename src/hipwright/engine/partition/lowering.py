@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from hipwright.capture.graph import Graph, Input, Node, plain, references, several, short
-from hipwright.engine.ir.expr import COMPUTE, E, walk
+from hipwright.engine.ir.expr import COMPUTE, HALVES, E, walk
 from hipwright.engine.ir.index import Ix, ix
 from hipwright.engine.knobs import Choice
 from hipwright.engine.lower.values import NotLowered, Tensor
+from hipwright.engine.partition import channels_last
 from hipwright.engine.partition.library_calls import LibraryCalls
 from hipwright.engine.partition.loops import loop_call
 from hipwright.engine.partition.operators import TABLE
@@ -25,6 +26,7 @@ from hipwright.engine.partition.state import Lowered, LoweringState
 from hipwright.engine.partition.state_updates import StateUpdates
 from hipwright.engine.partition.written_places import WrittenPlaces
 from hipwright.engine.rewrite.loops.records import LOOP, LoopBody
+from hipwright.engine.templates.conv.stencil_calls import lies_channels_last
 from hipwright.engine.templates.offers import KernelCall, holds_kernel_value, place, probe, reads_call_result
 from hipwright.engine.templates.registry import offers_for, templates_for
 
@@ -35,6 +37,8 @@ MOST_DEPTH = 48
 WORDS = ("uint8", "int8", "int16", "int32", "int64")
 MOST_UNPACKED = 16
 """The weight of unpacking bits up to which each reader does it: less than it takes to load what would be stored."""
+MOST_POOLED = 8
+"""The weight of an image's element up to which poolings compute it where they read it."""
 SMALL_TRANSPOSE = 1 << 18
 """Elements up to which a launch costs more than a product's reads across rows."""
 
@@ -135,7 +139,7 @@ class Lowering(LoweringState):
         if kind in HEAVY:
             self.library.add(node, why or "no template writes this operator yet: it is the library's")
             return
-        if kind in TRANSPOSES:
+        if kind in TRANSPOSES and not self.library.turns_image(node):
             self._store_before_transpose(node.args[0]["node"], node.name)
         before, given = len(self.c.items), {name: self.values[name] for name in references(list(node.args))}
         try:
@@ -173,6 +177,8 @@ class Lowering(LoweringState):
 
     def _template(self, node: Node, kind: str) -> str:
         """Let a call template write the node. Returns "" if one does, else the reason."""
+        if "pool2d" in kind:
+            self._store_pooled(node.args[0]["node"])
         call = KernelCall(
             cropped(self.graph, node, kind),
             kind,
@@ -206,6 +212,14 @@ class Lowering(LoweringState):
         self._label(node, value)
         self._keep(node, kind, value)
         return ""
+
+    def _store_pooled(self, name: str) -> None:
+        """Store a costly image that a pooling reads as its operands lie, where they lie channels last."""
+        value = self.values[name]
+        if not isinstance(value, Tensor) or value.buffer or value.rank != 4 or value.dtype not in HALVES:
+            return
+        if self.element_weight(value) > MOST_POOLED and lies_channels_last(self.c, value, 2):
+            self.values[name] = channels_last.stored(self.c, value, plain(name), between=True)
 
     def _lower(self, node: Node) -> Any:
         handler = TABLE.get(node.op)
@@ -271,7 +285,11 @@ class Lowering(LoweringState):
         if (shared and not self._bits(value)) or depth > MOST_DEPTH:
             if holds_kernel_value(probe(self.c, value)):
                 return
-            self.values[node.name] = self.c.realise(value, plain(node.name))
+            turned = value.rank == 4 and value.dtype in HALVES and self.library.wants_channels_last(node)
+            name = plain(node.name)
+            self.values[node.name] = (
+                channels_last.stored(self.c, value, name, between=False) if turned else self.c.realise(value, name)
+            )
             self.depth[node.name] = 0
 
     def _bits(self, value: Tensor) -> bool:

@@ -65,7 +65,11 @@ def usual(node: Node, sizes: Sizes, between: bool = False) -> bool | None:
     if sizes.dtype == "float32":
         narrow = transposed and unit and outside <= NARROW_OUTPUTS and outside % 4 == 0 and prod(taps) > 1
         return work >= FLOAT_WORK if narrow and inside >= NARROW_INPUTS else None
-    if is_product(node, taps) or min(outside, inside) < 2 or outside % PACK:
+    if is_product(node, taps) or min(outside, inside) < 2:
+        return None
+    if outside < PACK and between and not transposed and inside >= LEAST_CHANNELS and inside % PACK == 0:
+        return True  # the library pads the result, of which there is little, in either layout
+    if outside % PACK:
         return None
     if inside < LEAST_CHANNELS and not transposed:
         large = unit and prod(taps) >= FEW_INPUTS_TAPS and outside >= LEAST_CHANNELS

@@ -91,25 +91,36 @@ def _turns(writer: NodeWriter, node: Node) -> bool:
 
 
 def _wanted(writer: NodeWriter, graph: Graph, found: list[Node]) -> set[str]:
-    """The products whose image or result lies channels last, and whose other side is turned at no greater cost."""
-    names = {node.name for node in found}
-    regions = _regions(writer, graph, names)
+    """The products whose image or result lies channels last, and whose other side is turned at no greater cost.
+
+    An image is turned once for all products that read it.
+    """
+    regions = _regions(writer, graph, {node.name for node in found})
     wanted, grown = set[str](), True
     while grown:
         grown = False
-        for node in found:
-            weight = writer.meta(node.args[1])
-            assert weight is not None
-            sides = [(regions[node.args[0]["node"]], weight.shape[1]), (regions[node.name], weight.shape[0])]
-            turned = [size for side, size in sides if side.last]
-            cost = [size for side, size in sides if side.first and not side.last]
-            if node.name in wanted or not turned or (cost and max(cost) > max(turned)):
-                continue
-            wanted.add(node.name)
-            grown = True
-            for side, _ in sides:
-                side.last = side.last or not side.first
+        for node in (n for n in found if n.name not in wanted):
+            image, result = (regions[name] for name in (node.args[0]["node"], node.name))
+            inside, outside = _channels(writer, node)
+            beside = [n for n in found if n.args[0] == node.args[0] and regions[n.name].last]
+            made = sum(_channels(writer, n)[1] for n in beside)
+            turned = (inside if image.last else 0) or made
+            cost = max(
+                (size for side, size in ((image, inside), (result, outside)) if side.first and not side.last), default=0
+            )
+            if turned and turned >= cost:
+                wanted.add(node.name)
+                grown = True
+                image.last = image.last or not image.first or bool(made)
+                result.last = result.last or not result.first
     return wanted
+
+
+def _channels(writer: NodeWriter, node: Node) -> tuple[int, int]:
+    """A product's inputs and outputs."""
+    weight = writer.meta(node.args[1])
+    assert weight is not None
+    return int(weight.shape[1]), int(weight.shape[0])
 
 
 def _regions(writer: NodeWriter, graph: Graph, products: set[str]) -> dict[str, _Region]:
@@ -126,7 +137,7 @@ def _regions(writer: NodeWriter, graph: Graph, products: set[str]) -> dict[str, 
 
     for node in graph.nodes:
         images = [name for name in references([*node.args, *node.kwargs.values()]) if _is_image(writer, name)]
-        if _keeps_layout(node):
+        if keeps_layout(node):
             for name in images if _is_image(writer, node.name) or short(node.op) in NORMS else ():
                 join(name, node.name)
         elif _turns(writer, node):
@@ -146,7 +157,7 @@ def _is_image(writer: NodeWriter, name: str) -> bool:
     return meta is not None and len(meta.shape) == 4 and meta.shape[2:] != (1, 1)
 
 
-def _keeps_layout(node: Node) -> bool:
+def keeps_layout(node: Node) -> bool:
     """Whether an operator computes channels-last images of such as fast as others."""
     kind = short(node.op)
     if kind == "cat":
@@ -167,4 +178,4 @@ def _write(writer: NodeWriter, node: Node) -> None:
     writer.add(node, "aten.permute.default", [product, TO_FIRST], out.shape, dtype=out.dtype, last=True)
 
 
-__all__ = ["last_products"]
+__all__ = ["keeps_layout", "last_products"]

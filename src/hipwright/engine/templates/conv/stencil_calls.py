@@ -8,6 +8,7 @@ from typing import Any
 
 from hipwright.engine.ir.expr import indices, own_weight, walk
 from hipwright.engine.ir.index import ONE, ZERO, Ind, Ix, Var, divide, ix, modulo, product
+from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.conv import POINT, ConvAxis, Convolution, add_bias, read_convolution, spread
 from hipwright.engine.lower.values import NotLowered, Tensor
 from hipwright.engine.lower.windows.pool_windows import is_long
@@ -198,7 +199,7 @@ def _pool(call: KernelCall, n: int, axes: list[ConvAxis], **how: Any) -> Offer |
     x: Tensor = call.args[0]
     if x.dtype not in SIZES:
         raise NotLowered(f"pooling of {x.dtype}")
-    outer, turned = x.shape[: x.rank - n], _is_channels_last(call, x, n)
+    outer, turned = x.shape[: x.rank - n], lies_channels_last(call.c, x, n)
     lead = [product(outer[:-1]), outer[-1]] if turned else [product(outer)]
     stencil = Stencil(_two_axes(axes), lead, lambda at, c, place: [*at, *place], channels_last=turned, **how)
     if not tiles(stencil):
@@ -221,13 +222,13 @@ def _pool(call: KernelCall, n: int, axes: list[ConvAxis], **how: Any) -> Offer |
     return offer
 
 
-def _is_channels_last(call: KernelCall, x: Tensor, n: int) -> bool:
-    """Whether neighbours in memory of what is pooled are neighbours along the dimension before the last n, of which
-    there are many: what a channels-last convolution leaves.
+def lies_channels_last(c: LoweringContext, x: Tensor, n: int) -> bool:
+    """Whether neighbours in memory of what an image is computed from are neighbours along the dimension before the last
+    n, of which there are many: what a channels-last convolution leaves.
     """
-    if x.rank <= n or call.c.hint(x.shape[-n - 1]) < MANY_CHANNELS:
+    if x.rank <= n or c.hint(x.shape[-n - 1]) < MANY_CHANNELS:
         return False
-    places = call.c.probe(x.shape)
+    places = c.probe(x.shape)
     channel, last = ({a.name for a in places[k].atoms() if isinstance(a, Var)} for k in (-n - 1, -1))
     along = [e.attr[1] for e in walk([x.at(places)]) if e.op == "load"]
     along = [p for p in along if last & {a.name for a in p.atoms() if isinstance(a, Var)}]
