@@ -18,6 +18,7 @@ from hipwright.engine.partition.plan_views import ATTENTION, SHAPING, PlanViews,
 from hipwright.engine.partition.readers import VIEWS, feeds_kernel
 from hipwright.engine.partition.state import LoweringState, PlanView
 from hipwright.engine.rewrite.forms import last_products
+from hipwright.engine.templates.conv.stencil_calls import lies_channels_last
 from hipwright.engine.templates.offers import permuted
 
 BIASED = {
@@ -142,11 +143,26 @@ class LibraryCalls:
         last, and kernels alone read its result: then permutations take no launch of the engine's, but of the library's.
         """
         image = self.values[node.args[0]["node"]]
-        if isinstance(image, Tensor) and image.rank == 4 and not image.buffer:
-            read = readers(self.graph, node.name)
-            pointwise = bool(read) and all(last_products.keeps_layout(r) and short(r.op) not in VIEWS for r in read)
-            return pointwise and node.name not in returned(self.graph) and node.args[1]["node"] in self.c.parameters
-        return False
+        return isinstance(image, Tensor) and not image.buffer and self._feeds_kernels(node)
+
+    def _feeds_kernels(self, node: Node) -> bool:
+        """Whether kernels alone read the result of a convolution with a weight that `prepare` permutes."""
+        read = readers(self.graph, node.name)
+        pointwise = bool(read) and all(last_products.keeps_layout(r) and short(r.op) not in VIEWS for r in read)
+        return pointwise and node.name not in returned(self.graph) and node.args[1]["node"] in self.c.parameters
+
+    def strides_over_image(self, node: Node) -> bool:
+        """Whether this is a convolution of one tap that skips positions of an image that lies channels last, which the
+        library reads so.
+        """
+        if short(node.op) not in channels_last.KINDS or self.state.library_only:
+            return False
+        image, weight = (self.values[a["node"]] for a in node.args[:2])
+        if not isinstance(image, Tensor) or image.buffer or image.rank != 4 or image.dtype not in HALVES:
+            return False
+        one_tap = all(size == ONE for size in weight.shape[2:])
+        usual = one_tap and channels_last.usual(self.c, node, image, weight, between=self._feeds_kernels(node))
+        return bool(usual) and lies_channels_last(self.c, image, 2)
 
     def wants_channels_last(self, node: Node) -> bool:
         """Whether convolutions or products of rows of channels read an image as a channels-last one, directly or
@@ -175,7 +191,11 @@ class LibraryCalls:
         if meta is None or short(reader.op) not in channels_last.KINDS or reader.args[0] != {"node": node.name}:
             return False
         image, weight = Tensor(meta.dtype, self.c.shape(meta), _unknown), self.values.get(reader.args[1]["node"])
-        usual = channels_last.usual(self.c, reader, image, weight) if isinstance(weight, Tensor) else None
+        usual = (
+            channels_last.usual(self.c, reader, image, weight, between=self._feeds_kernels(reader))
+            if isinstance(weight, Tensor)
+            else None
+        )
         return bool(self.state.choices.get(f"channels_last:{reader.name}", usual)) if usual is not None else False
 
     def _channels_last_view(self, name: str) -> str:

@@ -194,6 +194,7 @@ class Lowering(LoweringState):
             return why or "no template writes this form of it"
         fallback = "library" if kind in HEAVY or node.op not in TABLE else "generic"
         default = next((o.name for o in offers if o.default), fallback)
+        default = fallback if self.library.strides_over_image(node) else default
         options = tuple(o.name for o in offers)
         if node.op.startswith("hip."):  # the engine's own operators have templates only
             default = default if default in options else options[0]

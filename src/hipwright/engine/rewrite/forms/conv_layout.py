@@ -67,7 +67,7 @@ def usual(node: Node, sizes: Sizes, between: bool = False) -> bool | None:
         return work >= FLOAT_WORK if narrow and inside >= NARROW_INPUTS else None
     if is_product(node, taps) or min(outside, inside) < 2:
         return None
-    if outside < PACK and between and not transposed and inside >= LEAST_CHANNELS and inside % PACK == 0:
+    if outside < PACK and between and inside >= LEAST_CHANNELS and inside % PACK == 0:
         return True  # the library pads the result, of which there is little, in either layout
     if outside % PACK:
         return None
