@@ -14,6 +14,7 @@ from hipwright.engine.ir.index import Ix
 from hipwright.engine.ir.shapes import flatten
 from hipwright.engine.rewrite.forms import conv_layout
 from hipwright.engine.rewrite.forms.conv_layout import KINDS
+from hipwright.engine.templates.conv.stencil_calls import lies_channels_last
 from hipwright.engine.templates.offers import permuted
 
 if TYPE_CHECKING:
@@ -51,8 +52,12 @@ def image(c: LoweringContext, x: Tensor, name: str, shape: Callable[[str], Seque
 
 
 def stored(c: LoweringContext, x: Tensor, name: str, *, between: bool) -> Tensor:
-    """An image that is stored channels last. between: only kernels read it."""
-    return permuted(c, c.realise(permuted(c, x, TO_CHANNELS_LAST), name, between=between), TO_CHANNELS_FIRST)
+    """An image that is stored channels last, by a kernel that turns it where it is computed of others. between: only
+    kernels read it.
+    """
+    alone = not lies_channels_last(c, x, 2)
+    kept = c.realise(permuted(c, x, TO_CHANNELS_LAST), name, between=between, alone=alone)
+    return permuted(c, kept, TO_CHANNELS_FIRST)
 
 
 def permuted_meta(meta: Meta) -> Meta:

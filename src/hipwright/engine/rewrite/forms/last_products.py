@@ -55,7 +55,7 @@ def last_products(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, di
     wanted = _wanted(writer, graph, found)
 
     def possible(node: Node) -> Rewrite | None:
-        return (True, partial(_write, writer, node)) if node.name in wanted else None
+        return (node.name in wanted, partial(_write, writer, node)) if node in found else None
 
     return writer.rewritten("last", possible, choices)
 
