@@ -34,8 +34,9 @@ def usual(c: LoweringContext, node: Node, x: Tensor, weight: Tensor, between: bo
         return None
     if x.dtype not in ("float16", "bfloat16", "float32"):
         return None
-    hints = [[c.hint(s) for s in shape] for shape in (x.shape, c.shape(out))]
-    return conv_layout.usual(node, conv_layout.Sizes(x.dtype, *hints, weight=[int(s or 0) for s in sizes]), between)
+    image, made = ([c.hint(s) for s in shape] for shape in (x.shape, c.shape(out)))
+    known = conv_layout.Sizes(x.dtype, image, made, [int(s or 0) for s in sizes])
+    return conv_layout.usual(node, known, between)
 
 
 def image(c: LoweringContext, x: Tensor, name: str, shape: Callable[[str], Sequence[Ix]]) -> str:
@@ -55,7 +56,7 @@ def stored(c: LoweringContext, x: Tensor, name: str, *, between: bool) -> Tensor
     """An image that is stored channels last, by a kernel that turns it where it is computed of others. between: only
     kernels read it.
     """
-    alone = not lies_channels_last(c, x, 2)
+    alone = not lies_channels_last(c, x, 2, least=2)
     kept = c.realise(permuted(c, x, TO_CHANNELS_LAST), name, between=between, alone=alone)
     return permuted(c, kept, TO_CHANNELS_FIRST)
 

@@ -26,7 +26,6 @@ from hipwright.engine.partition.state import Lowered, LoweringState
 from hipwright.engine.partition.state_updates import StateUpdates
 from hipwright.engine.partition.written_places import WrittenPlaces
 from hipwright.engine.rewrite.loops.records import LOOP, LoopBody
-from hipwright.engine.templates.conv.stencil_calls import lies_channels_last
 from hipwright.engine.templates.offers import KernelCall, holds_kernel_value, place, probe, reads_call_result
 from hipwright.engine.templates.registry import offers_for, templates_for
 
@@ -37,8 +36,6 @@ MOST_DEPTH = 48
 WORDS = ("uint8", "int8", "int16", "int32", "int64")
 MOST_UNPACKED = 16
 """The weight of unpacking bits up to which each reader does it: less than it takes to load what would be stored."""
-MOST_POOLED = 8
-"""The weight of an image's element up to which poolings compute it where they read it."""
 SMALL_TRANSPOSE = 1 << 18
 """Elements up to which a launch costs more than a product's reads across rows."""
 
@@ -177,8 +174,6 @@ class Lowering(LoweringState):
 
     def _template(self, node: Node, kind: str) -> str:
         """Let a call template write the node. Returns "" if one does, else the reason."""
-        if "pool2d" in kind:
-            self._store_pooled(node.args[0]["node"])
         call = KernelCall(
             cropped(self.graph, node, kind),
             kind,
@@ -213,14 +208,6 @@ class Lowering(LoweringState):
         self._label(node, value)
         self._keep(node, kind, value)
         return ""
-
-    def _store_pooled(self, name: str) -> None:
-        """Store a costly image that a pooling reads as its operands lie, where they lie channels last."""
-        value = self.values[name]
-        if not isinstance(value, Tensor) or value.buffer or value.rank != 4 or value.dtype not in HALVES:
-            return
-        if self.element_weight(value) > MOST_POOLED and lies_channels_last(self.c, value, 2):
-            self.values[name] = channels_last.stored(self.c, value, plain(name), between=True)
 
     def _lower(self, node: Node) -> Any:
         handler = TABLE.get(node.op)

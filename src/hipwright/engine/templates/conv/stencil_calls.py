@@ -217,16 +217,17 @@ def _pool(call: KernelCall, n: int, axes: list[ConvAxis], **how: Any) -> Offer |
     wanted = repeated <= MOST_REPEATED and bool(call.choices.get("pool_prologue", True))
     if wanted and _weight_of_elements(call, flat, len(lead)) <= limit:
         offer.store_above = NEVER
+    offer.stored_order = [0, 2, 3, 1] if turned else ()
     if stencil.stored_last:
         offer.finish, offer.suffix = (lambda stored: permuted(call.c, stored, CHANNELS_FIRST)), "last"
     return offer
 
 
-def lies_channels_last(c: LoweringContext, x: Tensor, n: int) -> bool:
+def lies_channels_last(c: LoweringContext, x: Tensor, n: int, least: int = MANY_CHANNELS) -> bool:
     """Whether neighbours in memory of what an image is computed from are neighbours along the dimension before the last
-    n, of which there are many: what a channels-last convolution leaves.
+    n, of which there are at least so many: what a channels-last convolution leaves.
     """
-    if x.rank <= n or c.hint(x.shape[-n - 1]) < MANY_CHANNELS:
+    if x.rank <= n or c.hint(x.shape[-n - 1]) < least:
         return False
     places = c.probe(x.shape)
     channel, last = ({a.name for a in places[k].atoms() if isinstance(a, Var)} for k in (-n - 1, -1))
