@@ -19,6 +19,7 @@ from hipwright.engine.rewrite.complex_parts import complex_parts
 from hipwright.engine.rewrite.forms.distances import distances
 from hipwright.engine.rewrite.forms.equations import equations
 from hipwright.engine.rewrite.forms.flat_convolutions import flat_convolutions
+from hipwright.engine.rewrite.forms.last_products import last_products
 from hipwright.engine.rewrite.growing import growing
 from hipwright.engine.rewrite.library_epilogues import library_epilogues
 from hipwright.engine.rewrite.loops.freed import freed
@@ -129,6 +130,7 @@ def _rewritten(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, Graph
         generic, written = equations(generic, choices)
         generic, windows = window_products(generic, choices)
         generic, images = flat_convolutions(generic, choices)
+        generic, rows = last_products(generic, choices)
         generic, epilogues = library_epilogues(generic, choices)
         generic, pads = padded_products(generic, choices)
         fixed = pinned(generic)
@@ -154,6 +156,7 @@ def _rewritten(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, Graph
                     **written,
                     **windows,
                     **images,
+                    **rows,
                     **epilogues,
                     **pads,
                     **structure,

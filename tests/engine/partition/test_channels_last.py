@@ -222,3 +222,55 @@ def test_a_pooling_whose_result_leaves_is_stored_as_it_is_returned() -> None:
         library=["aten.conv2d.default"],
     )
     assert "max_pool2d = torch.empty((x_0, 32" in text, text
+
+
+class Generator(nn.Module):
+    """A linear layer's rows as an image, transposed convolutions, and a convolution to few channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(20, 32 * 16)
+        self.layers = nn.Sequential(
+            nn.ConvTranspose2d(32, 16, 4, 2, 1, bias=False),
+            nn.BatchNorm2d(16),
+            nn.ReLU(),
+            nn.Conv2d(16, 3, 3, padding=1),
+            nn.Tanh(),
+        )
+        self.to(HALF).eval()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(F.relu(self.first(x)).view(-1, 32, 4, 4))
+
+
+def test_small_convolutions_between_kernels() -> None:
+    """Kernels write and read these images in any case: the library's permutations would be launches of their own."""
+    torch.manual_seed(0)
+    allowed = ["aten.conv2d.default", "aten.conv_transpose2d.input"]
+    calls = {"call:conv_transpose2d": "library", "call:conv2d": "library"}
+    text = check(Generator(), [torch.randn(4, 20, dtype=HALF)], choices=calls, library=allowed)
+    forward = text[text.index("def forward") :]
+    assert forward.count("permute(0, 2, 3, 1).contiguous()") == 2, forward
+    assert "self.prepared.layers_0_weight_last" in forward and "self.prepared.layers_3_weight_last" in forward
+
+
+def test_an_image_of_two_convolutions_is_stored_once() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = (nn.Conv2d(32, 32, 3, padding=1, dtype=HALF) for _ in range(2))
+
+        def forward(self, x: torch.Tensor) -> Any:
+            image = F.gelu(torch.sin(x))
+            return torch.tanh(self.a(image)) + torch.tanh(self.b(image)) + image
+
+    torch.manual_seed(0)
+    calls = {"call:conv2d": "library", "call:conv2d_1": "library"}
+    text = check(
+        Two(),
+        [torch.randn(2, 32, 9, 7, dtype=HALF)],
+        choices={**turned("conv2d", "conv2d_1"), **calls},
+        library=["aten.conv2d.default"],
+    )
+    forward = text[text.index("def forward") :]
+    assert forward.count("x_2, x_3, 32)") == 1, forward

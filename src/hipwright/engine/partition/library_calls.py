@@ -7,17 +7,18 @@ from typing import Any
 import msgspec
 
 from hipwright.capture.graph import Meta, Node, plain, readers, references, returned, several, short
-from hipwright.engine.ir.expr import COMPUTE, E, indices, walk
+from hipwright.engine.ir.expr import COMPUTE, HALVES, E, indices, walk
 from hipwright.engine.ir.index import ONE, Fn, Ix
-from hipwright.engine.ir.shapes import reindex
+from hipwright.engine.ir.shapes import flatten, reindex
 from hipwright.engine.knobs import Choice
 from hipwright.engine.lower import views
-from hipwright.engine.lower.operators import family
 from hipwright.engine.lower.values import Index, LibraryCall, NotLowered, Tensor
 from hipwright.engine.partition import channels_last
 from hipwright.engine.partition.plan_views import ATTENTION, SHAPING, PlanViews, view_operation
-from hipwright.engine.partition.readers import feeds_kernel
+from hipwright.engine.partition.readers import VIEWS, feeds_kernel
 from hipwright.engine.partition.state import LoweringState, PlanView
+from hipwright.engine.rewrite.forms import last_products
+from hipwright.engine.templates.conv.stencil_turned import lies_channels_last
 from hipwright.engine.templates.offers import permuted
 
 BIASED = {
@@ -46,7 +47,9 @@ class LibraryCalls:
         self.given = {given.name: given.meta for given in state.graph.inputs}
         self.epilogue = bool(state.choices.get("fuse_bias", True)) and not state.library_only
         self.views = PlanViews(state, self.nodes, self.ensure, self._meta_of)
-        self._turned: dict[str, str] = {}  # parameters by name: the plan's views of their channels-last copies
+        self._turned: dict[str, str] = {}  # by name: the buffers of tensors that are stored channels last for calls
+        self._wanted: dict[str, bool] = {}  # by name: whether a node is wanted channels last
+        self._turned_views: dict[str, str] = {}  # by name: the plan's views of them as images
 
     def add(self, node: Node, reason: str) -> None:
         """Leaves a node to PyTorch."""
@@ -124,7 +127,7 @@ class LibraryCalls:
         if self.state.library_only or short(node.op) not in channels_last.KINDS:
             return {}
         image, weight = (self.values[a["node"]] for a in node.args[:2])
-        usual = channels_last.usual(self.c, node, image, weight)
+        usual = channels_last.usual(self.c, node, image, weight, between=self._is_between_kernels(node))
         if usual is None:
             return {}
         key = f"channels_last:{node.name}"
@@ -135,14 +138,52 @@ class LibraryCalls:
         turned = node.args[:2] if self.state.choices.get(WEIGHTS_LAST, True) else node.args[:1]
         return {a["node"]: self._channels_last_view(a["node"]) for a in turned}
 
-    def wants_channels_last(self, node: Node) -> bool:
-        """Whether convolutions or permutations read a node's result as a channels-last image, and beside them pointwise
-        operators at most.
+    def _is_between_kernels(self, node: Node) -> bool:
+        """Whether the image of a convolution is computed by a kernel that may write it in any order, or lies channels
+        last, and kernels alone read its result: then permutations take no launch of the engine's, but of the library's.
         """
+        image = self.values[node.args[0]["node"]]
+        return isinstance(image, Tensor) and not image.buffer and self._feeds_kernels(node)
+
+    def _feeds_kernels(self, node: Node) -> bool:
+        """Whether kernels alone read the result of a convolution with a weight that `prepare` permutes."""
+        read = readers(self.graph, node.name)
+        pointwise = bool(read) and all(last_products.keeps_layout(r) and short(r.op) not in VIEWS for r in read)
+        return pointwise and node.name not in returned(self.graph) and node.args[1]["node"] in self.c.parameters
+
+    def strides_over_image(self, node: Node) -> bool:
+        """Whether this is a convolution of one tap that skips positions of an image that lies channels last, which the
+        library reads so.
+        """
+        if short(node.op) not in channels_last.KINDS or self.state.library_only:
+            return False
+        image, weight = (self.values[a["node"]] for a in node.args[:2])
+        if not isinstance(image, Tensor) or image.buffer or image.rank != 4 or image.dtype not in HALVES:
+            return False
+        one_tap = all(size == ONE for size in weight.shape[2:])
+        usual = one_tap and channels_last.usual(self.c, node, image, weight, between=self._feeds_kernels(node))
+        return bool(usual) and lies_channels_last(self.c, image, 2)
+
+    def wants_channels_last(self, node: Node) -> bool:
+        """Whether convolutions or products of rows of channels read an image as a channels-last one, directly or
+        through operators that keep it so, and beside them such operators at most.
+        """
+        if node.name not in self._wanted:
+            found = readers(self.graph, node.name)
+            turned = [r for r in found if self._reads_channels_last(r, node) or self.turns_image(r)]
+            rest = [reader for reader in found if reader not in turned]
+            kept = node.name not in returned(self.graph) and all(last_products.keeps_layout(r) for r in rest)
+            self._wanted[node.name] = kept and (bool(turned) or any(self.wants_channels_last(r) for r in rest))
+        return self._wanted[node.name]
+
+    def turns_image(self, node: Node) -> bool:
+        """Whether a node is a half image with channels last, which nothing but products of its rows reads."""
+        meta = node.outs[0] if node.outs else None
+        if self.state.library_only or short(node.op) != "permute" or meta is None or meta.dtype not in HALVES:
+            return False
         found = readers(self.graph, node.name)
-        turned = [reader.name for reader in found if self._reads_channels_last(reader, node) or _turns(reader)]
-        rest = [reader for reader in found if reader.name not in turned]
-        return bool(turned) and node.name not in returned(self.graph) and all(family(r.op) == "pointwise" for r in rest)
+        rows = bool(found) and all(short(r.op) == "linear" and r.args[0] == {"node": node.name} for r in found)
+        return rows and list(node.args[1]) == channels_last.TO_CHANNELS_LAST and node.name not in returned(self.graph)
 
     def _reads_channels_last(self, reader: Node, node: Node) -> bool:
         """Whether a node's reader is a convolution that reads it so."""
@@ -150,21 +191,35 @@ class LibraryCalls:
         if meta is None or short(reader.op) not in channels_last.KINDS or reader.args[0] != {"node": node.name}:
             return False
         image, weight = Tensor(meta.dtype, self.c.shape(meta), _unknown), self.values.get(reader.args[1]["node"])
-        usual = channels_last.usual(self.c, reader, image, weight) if isinstance(weight, Tensor) else None
+        usual = (
+            channels_last.usual(self.c, reader, image, weight, between=self._feeds_kernels(reader))
+            if isinstance(weight, Tensor)
+            else None
+        )
         return bool(self.state.choices.get(f"channels_last:{reader.name}", usual)) if usual is not None else False
 
     def _channels_last_view(self, name: str) -> str:
-        """The plan's view of a tensor's channels-last copy; a parameter has one, whoever reads it."""
-        if name in self._turned:
-            return self._turned[name]
-        kept = channels_last.image(self.c, self.values[name], plain(name), self._buffer_shape)
-        self.note_packed(kept)
+        """The plan's view of a tensor's channels-last copy, which has one, whoever reads it."""
+        if name in self._turned_views:
+            return self._turned_views[name]
+        kept = self._channels_last_buffer(name)
         view = self.c.unique(f"{kept}_view")
         self.out.views.append(PlanView(view, kept, f".permute({', '.join(map(str, channels_last.TO_CHANNELS_FIRST))})"))
         self.out.metas[view] = self._known(name)
-        if name in self.c.parameters:
-            self._turned[name] = view
+        self._turned_views[name] = view
         return view
+
+    def _channels_last_buffer(self, name: str) -> str:
+        """The buffer of a tensor's channels-last copy, which later operators read, too, where it is the only one."""
+        if name not in self._turned:
+            value = self.values[name]
+            self._turned[name] = kept = channels_last.image(self.c, value, plain(name), self._buffer_shape)
+            self.note_packed(kept)
+            if not value.buffer:
+                shape = [value.shape[k] for k in channels_last.TO_CHANNELS_LAST]
+                stored = Tensor(value.dtype, shape, lambda i: self.c.arena.load(kept, flatten(shape, i), value.dtype))
+                self.values[name] = permuted(self.c, stored, channels_last.TO_CHANNELS_FIRST)
+        return self._turned[name]
 
     def note_packed(self, buffer: str) -> None:
         """Notes a stored operand that is made of parameters alone, which `prepare` computes."""
@@ -208,6 +263,8 @@ class LibraryCalls:
         if name in self.nodes and self.nodes[name].op in UNDEFINED:
             self.add(self.nodes[name], "memory of undefined contents")
             return str(self.values[name].buffer)
+        if name in self.nodes and self.turns_image(self.nodes[name]):
+            return self._rows_of_image(name)
         view = self.views.of(name, strided=strided) or self._flattened(name, value)
         if view:
             return view
@@ -216,6 +273,13 @@ class LibraryCalls:
         self.values[name] = kept
         self.out.metas.setdefault(kept.buffer, self._meta_of(name))
         return kept.buffer
+
+    def _rows_of_image(self, name: str) -> str:
+        """The plan's name of an image with channels last."""
+        kept, value = self._channels_last_buffer(self.nodes[name].args[0]["node"]), self.values[name]
+        self.out.metas.setdefault(kept, self._meta_of(name))
+        self.values[name] = self.c.stored(kept, value.dtype, value.shape)
+        return kept
 
     def _flattened(self, name: str, value: Tensor) -> str:
         """The plan's view of a value that is stored under the shape that it had before a view flattened it, where its
@@ -262,13 +326,6 @@ def _adds_bias_apart(node: Node) -> bool:
     """
     groups = node.args[6] if len(node.args) > 6 else 1
     return short(node.op).startswith("conv") and groups == 1
-
-
-def _turns(reader: Node) -> bool:
-    """Whether a node permutes an image to channels last."""
-    if short(reader.op) != "permute":
-        return False
-    return [d % 4 for d in reader.args[1]] == channels_last.TO_CHANNELS_LAST
 
 
 def _unknown(index: Index) -> E:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from hipwright.capture.graph import Graph, Input, Node, plain, references, several, short
-from hipwright.engine.ir.expr import COMPUTE, E, walk
+from hipwright.engine.ir.expr import COMPUTE, HALVES, E, walk
 from hipwright.engine.ir.index import Ix, ix
 from hipwright.engine.knobs import Choice
 from hipwright.engine.lower.values import NotLowered, Tensor
+from hipwright.engine.partition import channels_last
 from hipwright.engine.partition.library_calls import LibraryCalls
 from hipwright.engine.partition.loops import loop_call
 from hipwright.engine.partition.operators import TABLE
@@ -18,6 +19,7 @@ from hipwright.engine.partition.readers import (
     PRODUCTS,
     VIEWS,
     cropped,
+    is_read_turned,
     read_by_one_pool,
     read_by_pointwise,
     read_by_products,
@@ -137,7 +139,7 @@ class Lowering(LoweringState):
         if kind in HEAVY:
             self.library.add(node, why or "no template writes this operator yet: it is the library's")
             return
-        if kind in TRANSPOSES:
+        if kind in TRANSPOSES and not self.library.turns_image(node):
             self._store_before_transpose(node.args[0]["node"], node.name)
         before, given = len(self.c.items), {name: self.values[name] for name in references(list(node.args))}
         try:
@@ -183,7 +185,7 @@ class Lowering(LoweringState):
             {k: self.resolve(v) for k, v in node.kwargs.items()},
             self.choices,
             read_by_pointwise(self.graph, node.name),
-            ("pool2d" in kind or kind == "conv2d") and self.library.wants_channels_last(node),
+            self._wanted_last(node, kind),
             kind in PRODUCTS and reads_activation(self.graph, node),
         )
         offers, why = offers_for(call)
@@ -191,6 +193,7 @@ class Lowering(LoweringState):
             return why or "no template writes this form of it"
         fallback = "library" if kind in HEAVY or node.op not in TABLE else "generic"
         default = next((o.name for o in offers if o.default), fallback)
+        default = fallback if self.library.strides_over_image(node) else default
         options = tuple(o.name for o in offers)
         if node.op.startswith("hip."):  # the engine's own operators have templates only
             default = default if default in options else options[0]
@@ -211,6 +214,12 @@ class Lowering(LoweringState):
         self._label(node, value)
         self._keep(node, kind, value)
         return ""
+
+    def _wanted_last(self, node: Node, kind: str) -> bool:
+        """Whether readers want the image that a pooling or convolution gives channels last."""
+        if "pool2d" not in kind and kind != "conv2d":
+            return False
+        return self.library.wants_channels_last(node) or is_read_turned(self.graph, node)
 
     def _lower(self, node: Node) -> Any:
         handler = TABLE.get(node.op)
@@ -276,7 +285,11 @@ class Lowering(LoweringState):
         if (shared and not self._bits(value)) or depth > MOST_DEPTH:
             if holds_kernel_value(probe(self.c, value)):
                 return
-            self.values[node.name] = self.c.realise(value, plain(node.name))
+            turned = value.rank == 4 and value.dtype in HALVES and self.library.wants_channels_last(node)
+            name = plain(node.name)
+            self.values[node.name] = (
+                channels_last.stored(self.c, value, name, between=False) if turned else self.c.realise(value, name)
+            )
             self.depth[node.name] = 0
 
     def _bits(self, value: Tensor) -> bool:

@@ -6,6 +6,7 @@ import msgspec
 
 from hipwright.capture.graph import Graph, Node, readers, references, returned, short, users
 from hipwright.engine.lower.operators import family
+from hipwright.engine.partition.channels_last import TO_CHANNELS_LAST
 from hipwright.engine.partition.operators import TABLE
 from hipwright.engine.rewrite.loops.records import body_of
 
@@ -113,6 +114,13 @@ def read_by_pointwise(graph: Graph, name: str) -> bool:
             if any(read_by_pointwise(body.graph, n) for n in names):
                 return True
     return False
+
+
+def is_read_turned(graph: Graph, node: Node) -> bool:
+    """Whether permutations to channels last alone read the image that a node gives."""
+    found = readers(graph, node.name)
+    turned = all(short(r.op) == "permute" and [d % 4 for d in r.args[1]] == TO_CHANNELS_LAST for r in found)
+    return bool(found) and turned and node.name not in returned(graph)
 
 
 def reads_activation(graph: Graph, node: Node) -> bool:

@@ -76,6 +76,7 @@ class Offer:
     row_dim: int | None = None  # of the output's space: reductions of it may be begun by `write` (fuse/row_tiles.py)
     row_least: int = 0  # the fewest elements of it, at capture, from which that is done
     store_above: int | Sequence[int] = STORE_ABOVE  # of all operands, or of each
+    stored_order: Sequence[int] = ()  # the order of dimensions in which operands are stored, if not their own
     data: Any = None  # the template's own; body.data
     packed: Sequence[str] = ()  # stored operands that `prepare` computes where they are made of parameters alone
 
@@ -141,7 +142,9 @@ def place(call: KernelCall, offer: Offer) -> tuple[Placed, Any]:
     c = call.c
     limits = offer.store_above
     limits = [limits] * len(offer.operands) if isinstance(limits, int) else limits
-    operands = [stored_if_costly(c, t, limit) for t, limit in zip(offer.operands, limits, strict=True)]
+    operands = [
+        stored_if_costly(c, t, limit, offer.stored_order) for t, limit in zip(offer.operands, limits, strict=True)
+    ]
     placed = Placed(call, offer, operands)
     values: list[Tensor | None] = []
     many = len(offer.outputs) > 1
@@ -167,8 +170,11 @@ def _opaque(index: Index) -> E:
     raise RuntimeError("the element of a call is known to its template only")
 
 
-def stored_if_costly(c: LoweringContext, tensor: Tensor | None, store_above: int = STORE_ABOVE) -> Tensor | None:
-    """An operand as the kernels read it: stored if it is costly to compute or computed from a template's result.
+def stored_if_costly(
+    c: LoweringContext, tensor: Tensor | None, store_above: int = STORE_ABOVE, order: Sequence[int] = ()
+) -> Tensor | None:
+    """An operand as the kernels read it: stored if it is costly to compute or computed from a template's result. order:
+    of its dimensions in memory, if not their own.
 
     What is computed from an attention score, which is never stored (templates/attention/scores.py), stays a function.
     """
@@ -180,7 +186,10 @@ def stored_if_costly(c: LoweringContext, tensor: Tensor | None, store_above: int
     if weight([element]) > store_above or reads_call_result(c, element):
         key = (tensor.dtype, tuple(s.key for s in tensor.shape), element.id)
         if key not in c.stored_operands:
-            c.stored_operands[key] = c.realise(tensor, tensor.label or element.label or f"{c.origin}_operand")
+            name = tensor.label or element.label or f"{c.origin}_operand"
+            stored = c.realise(permuted(c, tensor, order) if order else tensor, name)
+            back = [list(order).index(k) for k in range(len(order))]
+            c.stored_operands[key] = permuted(c, stored, back) if order else stored
         return c.stored_operands[key]
     return tensor
 

@@ -15,8 +15,8 @@ from hipwright.engine.templates.conv.stencil import MAX_WEIGHTS, MIN_THREADS, SI
 from hipwright.engine.templates.conv.stencil_kernel import write
 from hipwright.engine.templates.conv.stencil_turned import (
     CHANNELS_FIRST,
-    is_channels_last,
     is_turned_depthwise,
+    lies_channels_last,
     turned_offer,
 )
 from hipwright.engine.templates.offers import STORE_ABOVE, KernelCall, Offer, Output, permuted, regroup
@@ -209,7 +209,7 @@ def _pool(call: KernelCall, n: int, axes: list[ConvAxis], **how: Any) -> Offer |
     x: Tensor = call.args[0]
     if x.dtype not in SIZES:
         raise NotLowered(f"pooling of {x.dtype}")
-    outer, turned = x.shape[: x.rank - n], is_channels_last(call, x, n)
+    outer, turned = x.shape[: x.rank - n], lies_channels_last(call.c, x, n)
     lead = [product(outer[:-1]), outer[-1]] if turned else [product(outer)]
     stencil = Stencil(_two_axes(axes), lead, lambda at, c, place: [*at, *place], channels_last=turned, **how)
     if not tiles(stencil):
@@ -227,6 +227,7 @@ def _pool(call: KernelCall, n: int, axes: list[ConvAxis], **how: Any) -> Offer |
     wanted = repeated <= MOST_REPEATED and bool(call.choices.get("pool_prologue", True))
     if wanted and _weight_of_elements(call, flat, len(lead)) <= limit:
         offer.store_above = NEVER
+    offer.stored_order = [0, 2, 3, 1] if turned else ()
     if stencil.stored_last:
         offer.finish, offer.suffix = (lambda stored: permuted(call.c, stored, CHANNELS_FIRST)), "last"
     return offer

@@ -7,6 +7,7 @@ from typing import Any
 
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import ZERO, Var
+from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.conv import Convolution
 from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.access import has_unit_stride
@@ -22,13 +23,14 @@ CHANNELS_FIRST = [0, 3, 1, 2]
 """Dimensions of a channels-last image as [n, c, h, w]."""
 
 
-def is_channels_last(call: KernelCall, x: Tensor, n: int) -> bool:
-    """Whether neighbours in memory of what is combined are neighbours along the dimension before the last n, of which
-    there are many: what a channels-last convolution leaves. What all channels share may lie in any order.
+def lies_channels_last(c: LoweringContext, x: Tensor, n: int, least: int = MANY_CHANNELS) -> bool:
+    """Whether neighbours in memory of what an image is computed from are neighbours along the dimension before the last
+    n, of which there are at least so many: what a channels-last convolution leaves. What all channels share may lie in
+    any order.
     """
-    if x.rank <= n or call.c.hint(x.shape[-n - 1]) < MANY_CHANNELS:
+    if x.rank <= n or c.hint(x.shape[-n - 1]) < least:
         return False
-    places = call.c.probe(x.shape)
+    places = c.probe(x.shape)
     channel, last = ({a.name for a in places[k].atoms() if isinstance(a, Var)} for k in (-n - 1, -1))
     loads = [e.attr[1] for e in walk([x.at(places)]) if e.op == "load"]
     varies = [(p, {a.name for a in p.atoms() if isinstance(a, Var)}) for p in loads]
@@ -42,7 +44,7 @@ def is_turned_depthwise(call: KernelCall, conv: Convolution, x: Tensor) -> bool:
     """
     plain = conv.channels == conv.outputs == 1 and conv.x.rank == 4 and not conv.transposed
     chosen = call.choices.get(f"call:{call.node.name}", "stencil") == "stencil"
-    return plain and chosen and conv.weight.buffer in call.c.parameters and is_channels_last(call, x, 2)
+    return plain and chosen and conv.weight.buffer in call.c.parameters and lies_channels_last(call.c, x, 2)
 
 
 def turned_offer(call: KernelCall, conv: Convolution, offer: Offer) -> Offer:
@@ -63,4 +65,4 @@ def _finished(finish: Callable[[Tensor], Any] | None, stored: Tensor) -> Any:
     return stored if finish is None else finish(stored)
 
 
-__all__ = ["CHANNELS_FIRST", "is_channels_last", "is_turned_depthwise", "turned_offer"]
+__all__ = ["CHANNELS_FIRST", "is_turned_depthwise", "lies_channels_last", "turned_offer"]
