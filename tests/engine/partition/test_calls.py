@@ -209,3 +209,20 @@ def test_an_operand_stored_for_a_refused_kernel_is_stored_for_the_library(pool: 
     assert len(made.explanation["library"]) == 1
     expected, native, _ = reference(model, [x, index])
     compare(run(made.program, model, [x, index])[0], expected, native)
+
+
+class Latents(torch.nn.Module):
+    """A layer of learned vectors, one set for each sample, as in Perceiver."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.latents, self.layer = torch.nn.Parameter(torch.randn(32, 512)), torch.nn.Linear(512, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(self.latents.expand(x.shape[0], -1, -1)) @ x
+
+
+def test_parameters_in_the_size_of_an_input_are_made_at_every_call() -> None:
+    stays = {"choices": {"call:linear": "library"}, "library": ["aten.linear.default"]}
+    text = check(Latents(), [torch.randn(16, 5, 7)], other=[torch.randn(9, 5, 7)], **stays)
+    assert "def prepare" not in text

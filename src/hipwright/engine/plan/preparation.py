@@ -24,13 +24,14 @@ class Preparation:
         self._statements: list[Statement] = []
         self._made: list[str] = []
 
-    def takes(self, kernel: EmittedKernel) -> bool:
-        """Whether a kernel packs parameters alone, as they lie in memory."""
+    def takes(self, kernel: EmittedKernel, allocate: Allocated) -> bool:
+        """Whether a kernel packs parameters alone, as they lie in memory, into memory of one size for all calls."""
         sources = [self._tensors.get(buffer) for buffer in kernel.reads]
         return (
             self._wanted
             and kernel.packs
             and {*kernel.arguments} == {*kernel.reads, *kernel.writes}
+            and all(size.value is not None for buffer in kernel.writes for size in allocate.get(buffer, ([], ""))[0])
             and all(t and t.kind == "param" and row_major(t.meta.shape, t.meta.stride) for t in sources)
         )
 

@@ -182,7 +182,7 @@ class PlanWriter:
     ) -> None:
         """The kernels of one call, and before them what they write: results and memory between them."""
         self.temporaries |= set(allocate)
-        packing = [kernel for kernel in kernels if self._preparation.takes(kernel)]
+        packing = [kernel for kernel in kernels if self._preparation.takes(kernel, allocate)]
         for kernel in packing:
             self._preparation.add(kernel, allocate)
         own = [kernel for kernel in kernels if kernel not in packing]
