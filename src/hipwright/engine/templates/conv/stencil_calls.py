@@ -59,7 +59,7 @@ channels, of which a thread holds as many weights, it would take 520, which is a
 POINT_CHANNELS = 128
 """Channels of a group up to which a convolution of one pixel and several groups is a stencil. Fourteen in float32 of 8
 to 128 channels a group took an H200 1.5 ms by the library, 0.8e12 operations a second: it reorders image and result by
-kernels of 73 us. The stencil reads both as they lie; what it reaches is an estimate.
+kernels of 73 us. The stencil reads both as they lie: 57 us the largest, most 12 to 21.
 """
 FILLED_OUTPUTS = 64
 """Outputs that fill the library's tiles of float32. Transposed 2 x 2 of stride 1 of 16 channels to 128 took an H200 283
