@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from hipwright.engine.fuse import directions
-from hipwright.engine.layout import reductions, rows
+from hipwright.engine.layout import reductions, shared_rows
 from tests.engine.harness import Op, check, kernels_in
 
 F = nn.functional
@@ -65,6 +65,6 @@ def test_groups_of_channels_stored_last(groups: int, channels: int, dtype: torch
 
 @pytest.mark.parametrize("spread", [1, 1 << 30])
 def test_sums_by_one_block_and_by_several(monkeypatch: pytest.MonkeyPatch, spread: int) -> None:
-    monkeypatch.setattr(rows, "SPREAD_ROWS", spread)
+    monkeypatch.setattr(shared_rows, "SPREAD_ROWS", spread)
     text = check(Op(lambda x: (x.exp() - 1.0 - x).sum(1)), [torch.randn(5, 16384)])
     assert ("COOP_BLOCKS" in text) == (spread > 5)

@@ -65,9 +65,8 @@ def equations(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, dict[s
         found = _equation(writer, node)
         if found is None:
             return None
-        return len(found.terms) != 2 or (_permutes(found) and _is_large(writer, found)), partial(
-            _write, writer, node, found
-        )
+        usual = len(found.terms) != 2 or (_permutes(found) and _is_large(writer, found))
+        return usual, partial(_write, writer, node, found)
 
     return writer.rewritten("equation", possible, choices)
 
