@@ -22,26 +22,6 @@ EVALUATED = 0.3
 KINDS = {one.__name__: one for one in (*image_networks.KINDS, *token_networks.KINDS, *sequence_networks.KINDS)}
 """Every kind by name. A family is a kind and a data type."""
 
-TEXT = '''"""{title}."""
-
-import torch
-import torch.nn as nn
-import torch.nn.functional as F
-
-
-{blocks}class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        {made}
-
-    def forward(self, {names}):
-        {body}
-
-
-def get_inputs():
-    return [{inputs}]
-'''
-
 
 def written(number: int, real: bool) -> CorpusTask:
     """The task of a number: the first of its draws that is affordable at small and at real sizes."""
@@ -62,14 +42,9 @@ def _text(kind: str, network: Network, evaluated: bool) -> str:
     made = [*network.made]
     made += [f"self.to(torch.{network.dtype})"] if network.dtype != "float32" else []
     made += ["self.eval()"] if evaluated else []
-    return TEXT.format(
-        title=f"A generated network: {kind}, {network.dtype}, {'evaluation' if evaluated else 'training'} mode",
-        blocks="".join(f"{block}\n\n\n" for block in used_blocks("\n".join(made + network.body))),
-        made="\n        ".join(made),
-        names=", ".join(network.inputs),
-        body="\n        ".join(network.body),
-        inputs=", ".join(network.inputs.values()),
-    )
+    title = f"A generated network: {kind}, {network.dtype}, {'evaluation' if evaluated else 'training'} mode"
+    blocks = "".join(f"{block}\n\n\n" for block in used_blocks("\n".join(made + network.body)))
+    return network.text(title, made, blocks)
 
 
 class Architectures(Numbered):

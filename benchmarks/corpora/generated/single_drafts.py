@@ -14,6 +14,27 @@ OPERATIONS = (1 << 21, 1 << 39)
 T = TypeVar("T")
 
 
+TEXT = '''"""{title}."""
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+{blocks}class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {made}
+
+    def forward(self, {names}):
+        {body}
+
+
+def get_inputs():
+    return [{inputs}]
+'''
+
+
 class Draft:
     """One module as it is written. made: statements of the constructor; body: of forward; inputs: name to expression.
 
@@ -81,3 +102,10 @@ class Draft:
             return self.pick((3, 16), (64, 1024, 4096, 16384)), self.size()
         few = tuple(self.pick((2, 3, 4), (2, 8, 12, 16, 32, 64)) for _ in range(rank - 2))
         return *few, self.size(), self.size()
+
+    def text(self, title: str, made: list[str], blocks: str = "") -> str:
+        """The task's file. made: the statements of the constructor; blocks: classes before the model's."""
+        lines = "\n        "
+        names, values = ", ".join(self.inputs), ", ".join(self.inputs.values())
+        body = {"made": lines.join(made), "names": names, "body": lines.join(self.body), "inputs": values}
+        return TEXT.format(title=title, blocks=blocks, **body)

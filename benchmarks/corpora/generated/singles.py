@@ -18,26 +18,6 @@ COUNT = 500
 DTYPES = ("float32", "float32", "float32", "bfloat16", "float16")
 """Data types, float32 three times as often as each of the others."""
 
-TEXT = '''"""{title}."""
-
-import torch
-import torch.nn as nn
-import torch.nn.functional as F
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        {made}
-
-    def forward(self, {names}):
-        {body}
-
-
-def get_inputs():
-    return [{inputs}]
-'''
-
 
 def written(number: int, real: bool) -> CorpusTask:
     """The task of a number: the first of its draws that is affordable at small and at real sizes."""
@@ -55,13 +35,7 @@ def written(number: int, real: bool) -> CorpusTask:
 
 def _text(kind: str, draft: Draft) -> str:
     cast = [] if draft.dtype == "float32" or not draft.made else [f"self.to(torch.{draft.dtype})"]
-    return TEXT.format(
-        title=f"A generated module of one operator: {kind}, {draft.dtype}",
-        made="\n        ".join([*draft.made, *cast] or ["pass"]),
-        names=", ".join(draft.inputs),
-        body="\n        ".join(draft.body),
-        inputs=", ".join(draft.inputs.values()),
-    )
+    return draft.text(f"A generated module of one operator: {kind}, {draft.dtype}", [*draft.made, *cast] or ["pass"])
 
 
 class Singles(Numbered):

@@ -70,6 +70,8 @@ def window_start(place: Ix, stride: int, padding: int, dilation: int) -> Ix:
     return ix(Fn("max", start, modulo(start + steps, ix(dilation))))
 
 
+TO_CHANNELS_LAST, TO_CHANNELS_FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
+"""Dimensions of an image [n, c, h, w] as [n, h, w, c], and back."""
 POINT = ConvAxis(ONE, ONE, 1)
 """An axis of one element, to write 1-d windows as 2-d ones."""
 

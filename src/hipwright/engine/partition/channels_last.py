@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hipwright.capture.graph import Meta, Node
 from hipwright.engine.ir.index import Ix
 from hipwright.engine.ir.shapes import flatten
+from hipwright.engine.lower.conv import TO_CHANNELS_FIRST, TO_CHANNELS_LAST
 from hipwright.engine.rewrite.forms import conv_layout
 from hipwright.engine.rewrite.forms.conv_layout import KINDS
 from hipwright.engine.templates.conv.stencil_turned import lies_channels_last
@@ -20,9 +21,6 @@ from hipwright.engine.templates.offers import permuted
 if TYPE_CHECKING:
     from hipwright.engine.lower.context import LoweringContext
     from hipwright.engine.lower.values import Tensor
-
-TO_CHANNELS_LAST, TO_CHANNELS_FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
-"""Dimensions of an image [n, c, h, w] as [n, h, w, c], and back."""
 
 
 def usual(c: LoweringContext, node: Node, x: Tensor, weight: Tensor, between: bool = False) -> bool | None:

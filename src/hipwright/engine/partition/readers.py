@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from hipwright.capture.graph import Graph, Node, readers, references, returned, short, users
+from hipwright.engine.lower.conv import TO_CHANNELS_LAST
 from hipwright.engine.lower.operators import family
-from hipwright.engine.partition.channels_last import TO_CHANNELS_LAST
 from hipwright.engine.partition.operators import TABLE
 from hipwright.engine.rewrite.loops.records import body_of
 

@@ -7,7 +7,6 @@ but an elementwise multiplication, which the kernels around it take in; and perm
 
 from __future__ import annotations
 
-import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +14,7 @@ from itertools import combinations
 from typing import Any
 
 from hipwright.capture.graph import Graph, Node, Size
+from hipwright.engine.ir.einsum import plain_letters
 from hipwright.engine.ir.expr import HALVES
 from hipwright.engine.knobs import Choice, Value
 from hipwright.engine.rewrite.node_writer import NodeWriter, Rewrite, times
@@ -96,27 +96,6 @@ def _equation(writer: NodeWriter, node: Node) -> Equation | None:
                 return None
     terms = tuple(Term(operand, term) for operand, term in zip(operands, letters, strict=True))
     return Equation(terms, out, sizes, dtype)
-
-
-def plain_letters(text: str, ranks: Sequence[int]) -> tuple[list[str], str] | None:
-    """(the letters of each operand, of the result) with the ellipsis as letters; None with diagonals, or where operands
-    have different numbers of dimensions for the ellipsis."""
-    left, arrow, out = text.replace(" ", "").partition("->")
-    terms = left.split(",")
-    if len(terms) != len(ranks):
-        return None
-    if not arrow:
-        single = sorted(x for x in set(left) - set(",.") if left.count(x) == 1)
-        out = "".join(["..."] * ("." in left) + single)
-    spare = [x for x in string.ascii_letters if x not in text]
-    hidden = {rank - len(term.replace("...", "")) for term, rank in zip(terms, ranks, strict=True) if "..." in term}
-    if len(hidden) > 1:
-        return None
-    more = "".join(spare[: max(hidden, default=0)])
-    terms, out = [term.replace("...", more) for term in terms], out.replace("...", more)
-    lengths = all(len(term) == rank for term, rank in zip(terms, ranks, strict=True))
-    unique = all(len(set(term)) == len(term) for term in (*terms, out))
-    return (terms, out) if lengths and unique and set(out) <= set("".join(terms)) else None
 
 
 # ---------------------------------------------------------------- which form
@@ -297,4 +276,4 @@ class _Steps:
         return value
 
 
-__all__ = ["equations", "plain_letters"]
+__all__ = ["equations"]

@@ -17,12 +17,12 @@ from typing import Any
 from hipwright.capture.graph import Graph, Node, references, returned, short
 from hipwright.engine.ir.expr import HALVES
 from hipwright.engine.knobs import Choice, Value
+from hipwright.engine.lower.conv import TO_CHANNELS_FIRST, TO_CHANNELS_LAST
 from hipwright.engine.lower.operators import family
 from hipwright.engine.rewrite.forms import conv_layout
 from hipwright.engine.rewrite.node_writer import NodeWriter, Rewrite
 from hipwright.engine.rewrite.pinned_sizes import hint
 
-TO_LAST, TO_FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
 NORMS = {"batch_norm", "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional"}
 NORMS |= {"_native_batch_norm_legit_no_training", "_batch_norm_with_update_functional"}
 POOLS = {"max_pool2d", "avg_pool2d", "max_pool2d_with_indices"}
@@ -169,13 +169,13 @@ def _write(writer: NodeWriter, node: Node) -> None:
     """The product of the image's positions as rows, and the weight."""
     x, weight, out = writer.meta(node.args[0]), writer.meta(node.args[1]), node.outs[0]
     assert x is not None and weight is not None and out is not None
-    rows = [x.shape[k] for k in TO_LAST]
-    turned = writer.add(node, "aten.permute.default", [node.args[0], TO_LAST], rows, dtype=x.dtype)
+    rows = [x.shape[k] for k in TO_CHANNELS_LAST]
+    turned = writer.add(node, "aten.permute.default", [node.args[0], TO_CHANNELS_LAST], rows, dtype=x.dtype)
     matrix = writer.view(node, node.args[1], weight.shape[:2], dtype=weight.dtype)
     bias: list[Any] = [node.args[2]] if len(node.args) > 2 and node.args[2] is not None else []
-    made = [out.shape[k] for k in TO_LAST]
+    made = [out.shape[k] for k in TO_CHANNELS_LAST]
     product = writer.add(node, "aten.linear.default", [turned, matrix, *bias], made, dtype=out.dtype)
-    writer.add(node, "aten.permute.default", [product, TO_FIRST], out.shape, dtype=out.dtype, last=True)
+    writer.add(node, "aten.permute.default", [product, TO_CHANNELS_FIRST], out.shape, dtype=out.dtype, last=True)
 
 
 __all__ = ["keeps_layout", "last_products"]

@@ -8,13 +8,21 @@ from typing import Any
 
 from hipwright.engine.ir.expr import indices, own_weight, walk
 from hipwright.engine.ir.index import ONE, ZERO, Ind, Ix, divide, ix, modulo, product
-from hipwright.engine.lower.conv import POINT, ConvAxis, Convolution, add_bias, read_convolution, spread
+from hipwright.engine.lower.conv import (
+    POINT,
+    TO_CHANNELS_FIRST,
+    TO_CHANNELS_LAST,
+    ConvAxis,
+    Convolution,
+    add_bias,
+    read_convolution,
+    spread,
+)
 from hipwright.engine.lower.values import NotLowered, Tensor
 from hipwright.engine.lower.windows.pool_windows import is_long
 from hipwright.engine.templates.conv.stencil import MAX_WEIGHTS, MIN_THREADS, SIZES, Stencil, tiles
 from hipwright.engine.templates.conv.stencil_kernel import write
 from hipwright.engine.templates.conv.stencil_turned import (
-    CHANNELS_FIRST,
     is_turned_depthwise,
     lies_channels_last,
     turned_offer,
@@ -227,9 +235,9 @@ def _pool(call: KernelCall, n: int, axes: list[ConvAxis], **how: Any) -> Offer |
     wanted = repeated <= MOST_REPEATED and bool(call.choices.get("pool_prologue", True))
     if wanted and _weight_of_elements(call, flat, len(lead)) <= limit:
         offer.store_above = NEVER
-    offer.stored_order = [0, 2, 3, 1] if turned else ()
+    offer.stored_order = TO_CHANNELS_LAST if turned else ()
     if stencil.stored_last:
-        offer.finish, offer.suffix = (lambda stored: permuted(call.c, stored, CHANNELS_FIRST)), "last"
+        offer.finish, offer.suffix = (lambda stored: permuted(call.c, stored, TO_CHANNELS_FIRST)), "last"
     return offer
 
 

@@ -106,18 +106,7 @@ class ChannelsKernel(StencilScope):
         assert channels is not None
         out = hint(self.y_axis.out), hint(self.x_axis.out)
         self.shape = block_shape(channel_vector(self.body), channels, self.tile.v, *out)
-        self.k.emit.taken |= {
-            "staged",
-            "lane",
-            "spot",
-            "c0",
-            "channel",
-            "group",
-            "oy_first",
-            "ox_first",
-            "place",
-            "value",
-        }
+        self.k.emit.taken |= {*NAMES.split()}
         grid = self._locate_block()
         self._emit_sums()
         if not self.s.stored_last:

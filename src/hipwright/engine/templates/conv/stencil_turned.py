@@ -8,7 +8,7 @@ from typing import Any
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import ZERO, Var
 from hipwright.engine.lower.context import LoweringContext
-from hipwright.engine.lower.conv import Convolution
+from hipwright.engine.lower.conv import TO_CHANNELS_FIRST, Convolution
 from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.access import has_unit_stride
 from hipwright.engine.templates.offers import KernelCall, Offer, Output, permuted
@@ -19,8 +19,6 @@ took an H200 333 us with threads along the image's rows, each of which reads a l
 """
 TAPS_FIRST = [2, 3, 0, 1]
 """Dimensions of a depthwise convolution's weights with neighbouring channels side by side."""
-CHANNELS_FIRST = [0, 3, 1, 2]
-"""Dimensions of a channels-last image as [n, c, h, w]."""
 
 
 def lies_channels_last(c: LoweringContext, x: Tensor, n: int, least: int = MANY_CHANNELS) -> bool:
@@ -57,7 +55,7 @@ def turned_offer(call: KernelCall, conv: Convolution, offer: Offer) -> Offer:
     offer.outputs = [Output(stencil.space, shape=stencil.space if stencil.stored_last else [])]
     if stencil.stored_last:
         offer.suffix = "last"
-        offer.finish = lambda stored: _finished(finish, permuted(c, stored, CHANNELS_FIRST))
+        offer.finish = lambda stored: _finished(finish, permuted(c, stored, TO_CHANNELS_FIRST))
     return offer
 
 
@@ -65,4 +63,4 @@ def _finished(finish: Callable[[Tensor], Any] | None, stored: Tensor) -> Any:
     return stored if finish is None else finish(stored)
 
 
-__all__ = ["CHANNELS_FIRST", "is_turned_depthwise", "lies_channels_last", "turned_offer"]
+__all__ = ["is_turned_depthwise", "lies_channels_last", "turned_offer"]
