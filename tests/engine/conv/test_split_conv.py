@@ -60,6 +60,21 @@ def test_windows_of_more_taps_than_a_mask_has_bits(layer: nn.Module, size: tuple
     convolved(nn.Sequential(layer, nn.GELU()), draw(2, 12, *size), side, 32)
 
 
+@pytest.mark.parametrize(
+    ("layer", "size", "side"),
+    [
+        (nn.Conv1d(32, 48, 128, padding=64, groups=2), (90,), "nvidia"),
+        (nn.Conv1d(12, 24, 97, stride=3, dilation=2, padding=100), (40,), "amd"),
+        (nn.Conv2d(12, 24, (2, 65), padding=(1, 32)), (3, 20), ""),
+        (nn.ConvTranspose1d(12, 24, 70, padding=5), (9,), "nvidia"),
+        (nn.ConvTranspose1d(12, 24, 140, stride=2, padding=3), (30,), "amd"),
+    ],
+)
+def test_windows_longer_along_an_axis_than_a_mask_has_bits(layer: nn.Module, size: tuple[int, ...], side: Side) -> None:
+    """A range of taps along each axis."""
+    convolved(nn.Sequential(layer, nn.GELU()), draw(2, layer.in_channels, *size), side, 32)
+
+
 def test_channels_last_images() -> None:
     """Inputs whose channels are neighbours in memory, and a prologue."""
 

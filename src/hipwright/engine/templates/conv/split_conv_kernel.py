@@ -20,10 +20,12 @@ from hipwright.engine.templates.row_tiles import RowTileStates
 LOADS = ROWS // 32
 """Rows of a tile that a thread loads."""
 MAX_MASKED_TAPS = 64
-"""Taps up to which a mask has a bit for each of them; for more, it has one for each place along an axis."""
+"""Taps up to which a mask has a bit for each of them; for more, it has one for each place along an axis, and where those
+are more, too, a range of places along each axis takes the mask's place.
+"""
 _NAMES = """lds tile tiles_m tiles_n b row0 col0 row col at p v i j l r chunk product exact value exponents
 column_exponents Tile GN first position image origin group phase0 phase1 phase2 input0 input1 input2 tap channel o0
-o1 o2 inside offset needed place0 place1 place2 slice from count sum"""
+o1 o2 inside offset needed place0 place1 place2 slice from count sum begin0 begin1 begin2 taps0 taps1 taps2"""
 
 
 def write(body: CallBody) -> list[EmittedKernel]:
@@ -56,7 +58,8 @@ class _SplitConvolution:
         self.count, self.chunks = k.size(w.positions), self.x.chunks.value or 1
         along = [taps_of(a) for a in w.axes]
         self.taps = prod(along)
-        self.by_axes = self.taps > MAX_MASKED_TAPS
+        self.by_ranges = sum(along) > MAX_MASKED_TAPS
+        self.by_axes = self.taps > MAX_MASKED_TAPS and not self.by_ranges
         self.mask = "unsigned" if (sum(along) if self.by_axes else self.taps) <= 32 else "unsigned long long"
         k.use("SplitTile")
         k.line("extern __shared__ __attribute__((aligned(1024))) unsigned char lds[];")
@@ -107,7 +110,10 @@ class _SplitConvolution:
         k, w = self.k, self.window
         k.line("const int first = threadIdx.x / 8;")
         k.line(f"{self.kind} origin[{LOADS}];")
-        k.line(f"{self.mask} inside[{LOADS}];")
+        for number in range(len(w.axes)) if self.by_ranges else ():
+            k.line(f"int begin{number}[{LOADS}], taps{number}[{LOADS}];")
+        if not self.by_ranges:
+            k.line(f"{self.mask} inside[{LOADS}];")
         k.line("#pragma unroll")
         k.open(f"for (int l = 0; l < {LOADS}; ++l)")
         row = "row0 + first + l * 32"
@@ -119,10 +125,13 @@ class _SplitConvolution:
         lead = image * w.groups + ix(Var("group", ix(w.groups))) if w.groups > 1 else image
         start = flatten([a.size for a in w.axes], [ix(Var(f"place{n}")) for n in range(len(w.axes))])
         k.line(f"origin[l] = ({to_c(lead * self.x.area + start)}) * {self.chunks};")
-        k.line("inside[l] = 0;")
-        if self.by_axes:
+        if self.by_ranges:
+            self._find_ranges()
+        elif self.by_axes:
+            k.line("inside[l] = 0;")
             self._mark_axes()
         else:
+            k.line("inside[l] = 0;")
             k.line("#pragma unroll 1")
             k.open(f"for (int tap = 0; tap < {self.taps}; ++tap)")
             self._inputs("place{}")
@@ -138,11 +147,28 @@ class _SplitConvolution:
             k.line("#pragma unroll 1")
             k.open(f"for (int tap = 0; tap < {count}; ++tap)")
             k.line(f"const {self.kind} input{number} = place{number} + tap * {step};")
-            test = f"(unsigned {self.kind})input{number} < (unsigned {self.kind}){k.size(axis.size)}"
             bit = to_c(ix(Var("tap")) + first)
-            k.line(f"if ({test}) inside[l] |= ({self.mask})1 << ({bit});")
+            k.line(f"if ({self._is_along(number, axis)}) inside[l] |= ({self.mask})1 << ({bit});")
             k.close()
             first += count
+
+    def _find_ranges(self) -> None:
+        """Emits the first tap inside the image and how many are, along each axis: taps inside are neighbours."""
+        k = self.k
+        for number, axis in enumerate(self.window.axes):
+            k.line(f"begin{number}[l] = taps{number}[l] = 0;")
+            k.line("#pragma unroll 1")
+            k.open(f"for (int tap = 0; tap < {taps_of(axis)}; ++tap)")
+            k.line(f"const {self.kind} input{number} = place{number} + tap * {self._first(number, axis)[1]};")
+            k.line(f"if (!({self._is_along(number, axis)})) continue;")
+            k.line(f"if (taps{number}[l]++ == 0) begin{number}[l] = tap;")
+            k.close()
+
+    def _is_in_ranges(self) -> str:
+        """Whether `tap` is inside the image along each axis, as C text."""
+        places = unflatten([ix(taps_of(a)) for a in self.window.axes], ix(Var("tap")))
+        tests = (f"(unsigned)({to_c(at)} - begin{n}[l]) < (unsigned)taps{n}[l]" for n, at in enumerate(places))
+        return " && ".join(tests)
 
     def _needed_bits(self) -> str:
         """The bits that `tap` needs in a mask by axes, as C text."""
@@ -163,9 +189,11 @@ class _SplitConvolution:
 
     def _is_inside(self) -> str:
         """Whether the inputs are inside the image, as C text."""
-        unsigned = f"unsigned {self.kind}"
-        axes = enumerate(self.window.axes)
-        return " && ".join(f"({unsigned})input{n} < ({unsigned}){self.k.size(a.size)}" for n, a in axes)
+        return " && ".join(self._is_along(n, a) for n, a in enumerate(self.window.axes))
+
+    def _is_along(self, number: int, axis: ConvAxis) -> str:
+        """Whether an input is inside the image along one axis, as C text."""
+        return f"(unsigned {self.kind})input{number} < (unsigned {self.kind}){self.k.size(axis.size)}"
 
     def _image_loader(self) -> None:
         """Emits the function that finds the inputs of a window's tap; null outside the image."""
@@ -176,7 +204,9 @@ class _SplitConvolution:
         self._inputs("0")
         away = flatten([a.size for a in w.axes], [ix(Var(f"input{n}")) for n in range(len(w.axes))])
         k.line(f"const {self.kind} offset = ({to_c(away)}) * {self.chunks}{rest};  // the same for all rows")
-        if self.by_axes:
+        if self.by_ranges:
+            k.line(f"if (!({self._is_in_ranges()})) return nullptr;")
+        elif self.by_axes:
             k.line(f"const {self.mask} needed = {self._needed_bits()};")
             k.line("if ((inside[l] & needed) != needed) return nullptr;")
         else:
