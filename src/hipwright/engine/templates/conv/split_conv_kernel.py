@@ -20,8 +20,8 @@ from hipwright.engine.templates.row_tiles import RowTileStates
 LOADS = ROWS // 32
 """Rows of a tile that a thread loads."""
 MAX_MASKED_TAPS = 64
-"""Taps up to which a mask has a bit for each of them; for more, it has one for each place along an axis, and where those
-are more, too, a range of places along each axis takes the mask's place.
+"""Taps up to which a mask has a bit for each of them; for more, it has one for each place along an axis. Where
+those are more, too, there is a range of places along each axis in place of the mask.
 """
 _NAMES = """lds tile tiles_m tiles_n b row0 col0 row col at p v i j l r chunk product exact value exponents
 column_exponents Tile GN first position image origin group phase0 phase1 phase2 input0 input1 input2 tap channel o0

@@ -15,6 +15,7 @@ from hipwright.engine.ir.shapes import flatten
 from hipwright.engine.templates.access import linear, unconditional_loads
 from hipwright.engine.templates.base import Body, EmittedKernel, fused
 from hipwright.engine.templates.pointwise.float8_values import SharedDivisions, rounded_in_pairs
+from hipwright.engine.templates.pointwise.strided import strided_vectors
 
 NARROW = (*ROUNDING, "int16", "int8", "uint8", "bool")
 
@@ -54,14 +55,22 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
     body.use_fast_functions(values)
     read = _read_by_vectors(body, values, flat)
     narrow = alignment_tests(body, [(b, body.pointers[b]) for b in [*read, *_written(body)]], vec)
+    last = f"i{len(splits) - 1}" if splits else "i"
+    strided = strided_vectors(values, last)
+    if strided and splits:
+        narrow.append(f"{body.as_index(emit.position(group.space[-1]))} % {vec} == 0")
+    narrow = list(dict.fromkeys([*narrow, *(test for vectors in strided for test in vectors.tests(body, vec, last))]))
     divisions = SharedDivisions.of(body, values)
     divisions.load(body)
     emit.open(f"if ({' && '.join([f'has_whole_vectors<{items}, {vec}>(base, {step}, {bound})', *narrow])})")
-    tiles: dict[str, str] = {}
+    tiles: dict[tuple[str, str], str] = {}
     for buffer in read:
-        tiles[buffer] = emit.fresh(f"{body.pointers[buffer]}_tile")
+        tile = emit.fresh(f"{body.pointers[buffer]}_tile")
         arguments = f"{body.pointers[buffer]}, base, {step}, {bound}"
-        emit.line(f"const auto {tiles[buffer]} = load_whole_vectors<{items}, {vec}>({arguments});")
+        emit.line(f"const auto {tile} = load_whole_vectors<{items}, {vec}>({arguments});")
+        tiles[buffer, flat.key] = f"{tile}.v[k]"
+    for vectors in strided:
+        tiles |= vectors.load(body, knobs, splits, bound)
     divisions.open(body)
     outs = {}
     for member in body.stored:
@@ -69,11 +78,11 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
         outs[member.item.name] = emit.fresh(f"{body.pointers[buffer]}_out")
         emit.line(f"Tile<{body.vector_type(member)}, {items} * {vec}> {outs[member.item.name]};")
     index = [f"const {kind} i = base + k / {vec} * ({threads} * {vec}) + k % {vec};", *splits]
-    tested = needs_bounds_test(values, {(b, flat.key) for b in read} | divisions.places)
+    tested = needs_bounds_test(values, tiles.keys() | divisions.places)
     plain = emit.read
-    emit.read = _reader(plain, tiles, flat)
+    emit.read = _reader(plain, tiles)
     test = f"if (base + k / {vec} * ({threads} * {vec}) >= {bound}) continue;" if tested else ""
-    using = {m.item.name for m in body.stored if _needs_index(m.value, flat, tiles)}
+    using = {m.item.name for m in body.stored if _needs_index(m.value, tiles)}
     _compute(body, f"{items} * {vec}", test, (using, index), outs)
     for member in body.stored:
         buffer, _ = body.need.stores[member.item.name]
@@ -171,19 +180,18 @@ def _written(body: Body) -> list[str]:
     return [body.need.stores[m.item.name][0] for m in body.stored]
 
 
-def _reader(plain: Callable[[E, str], str], tiles: dict[str, str], flat: Ix) -> Callable[[E, str], str]:
+def _reader(plain: Callable[[E, str], str], tiles: Mapping[tuple[str, str], str]) -> Callable[[E, str], str]:
     def read(e: E, position: str) -> str:
-        if e.attr[0] in tiles and e.attr[1] == flat:
-            return f"{tiles[e.attr[0]]}.v[k]"
-        return plain(e, position)
+        return tiles.get((e.attr[0], e.attr[1].key)) or plain(e, position)
 
     return read
 
 
-def _needs_index(value: E, flat: Ix, tiles: Mapping[str, str]) -> bool:
-    """Whether the value uses the element's index other than to load vectors. tiles: the buffers loaded by them."""
+def _needs_index(value: E, tiles: Mapping[tuple[str, str], str]) -> bool:
+    """Whether the value uses the element's index other than to load vectors. tiles: loads of these, by (buffer,
+    position)."""
     for e in walk([value]):
-        if e.op == "load" and e.attr[1] == flat and e.attr[0] in tiles:
+        if e.op == "load" and (e.attr[0], e.attr[1].key) in tiles:
             continue
         if any(isinstance(a, Var) for p in indices(e) for a in p.atoms()):
             return True
