@@ -37,7 +37,16 @@ class Move:
 
 
 _VECTOR = ("VEC", "ROW_VEC", "COLUMN_VEC", "SCAN_VEC")
-_UNROLL = ("VECS", "ROW_ITEMS", "SCAN_ITEMS", "GEMV_UNROLL", "PACKED_UNROLL", "FULL_K_UNROLL", "FULL_K_LOADS")
+_UNROLL = (
+    "VECS",
+    "ROW_ITEMS",
+    "SCAN_ITEMS",
+    "GEMV_UNROLL",
+    "PACKED_UNROLL",
+    "SKINNY_UNROLL",
+    "FULL_K_UNROLL",
+    "FULL_K_LOADS",
+)
 _BLOCKS = (
     "BLOCK",
     "ROW_BLOCK",

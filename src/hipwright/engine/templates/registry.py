@@ -8,7 +8,7 @@ from hipwright.engine.ir.operators import ATTENTION, RECURRENT_LAYER, ROW_RUNS
 from hipwright.engine.lower.values import NotLowered
 from hipwright.engine.templates.attention import split, split_matrix, tiled, tiled_matrix
 from hipwright.engine.templates.conv import adaptive_pool, implicit_gemm, one_by_one, split_conv, stencil_calls
-from hipwright.engine.templates.gemm import contraction, float8_product, grouped, packed_product, products, routed
+from hipwright.engine.templates.gemm import contraction, float8_product, grouped, products, routed, skinny_product
 from hipwright.engine.templates.offers import KernelCall, Offer
 from hipwright.engine.templates.recurrent import layer
 from hipwright.engine.templates.scatter import runs, scatters, segments
@@ -23,7 +23,8 @@ _MAXIMA = tuple(f"max_pool{n}d{suffix}" for suffix in ("", "_with_indices") for 
 _REDUCTIONS = ("index_add", "scatter_add", "index_put", "scatter_reduce", "index_reduce", "scatter")
 
 REGISTERED: tuple[tuple[Template, Sequence[str]], ...] = (
-    (packed_product.packed_product, _PRODUCTS),
+    (skinny_product.packed_product, _PRODUCTS),
+    (skinny_product.skinny_product, _PRODUCTS),
     (routed.routed_product, _PRODUCTS),
     (products.gemv_product, (*_PRODUCTS, _SCALED)),
     (products.direct_product, _PRODUCTS),

@@ -16,7 +16,13 @@ from hipwright.engine.templates.offers import KernelCall, probe
 
 ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 READ_RATE, LIBRARY_READ_RATE, LIBRARY_GEMV_READ_RATE = 3.8e12, 3.3e12, 3.0e12
+SKINNY_READ_RATE = 3.4e12
+"""Bytes a second of half types on matrix units of few vectors: assumed, between the library's and a gemv's."""
 GEMV_RATE = 30e12
+HALF_GEMV_RATE, HALF_VECTORS = 9e12, 4
+"""Operations a second of half types, converted for each of more vectors than so many: 4864 x 896 of 8 took an H200 7.8
+us.
+"""
 SHUFFLES, SHUFFLE_RATE = 5, 2e11
 """Shuffles by which 32 lanes add up one output of a gemv, and those of a wavefront that a device does in a second: 132
 multiprocessors, one each cycle at 1.7 GHz (data sheet of the H100). They bound many outputs of a short k.
@@ -103,7 +109,12 @@ class ProductCost:
         passes = ceil(vectors / gemv_plan.VECTOR_CHUNK)
         sums = SHUFFLES * self.batch * rows * vectors / SHUFFLE_RATE if spec.k_contiguous else 0.0
         latency = max(GEMV_LATENCY, self._scattered(spec, rows, vectors))
-        return LAUNCH + max(latency, passes * self.bytes / READ_RATE, self.flops / GEMV_RATE, sums) + second
+        rate = HALF_GEMV_RATE if self.p.dtype in HALVES and vectors > HALF_VECTORS else GEMV_RATE
+        return LAUNCH + max(latency, passes * self.bytes / READ_RATE, self.flops / rate, sums) + second
+
+    def skinny(self) -> float:
+        """Half types on matrix units, of few vectors: the bytes of the matrix."""
+        return LAUNCH + max(GEMV_LATENCY, self.bytes / SKINNY_READ_RATE)
 
     def _scattered(self, spec: gemv_plan.GemvSpec, rows: int, vectors: int) -> float:
         """What lanes wait for vectors apart along k, of more than VECTOR_CHUNK; of fewer nothing is measured."""

@@ -69,10 +69,13 @@ class GemvSpec:
         return ["b", vector, row] if self.transposed else ["b", row, vector]
 
 
-def plan(c: LoweringContext, a: Tensor, b: Tensor, space: list[Ix], k: Ix) -> GemvSpec | None:
-    """How the product a[b, m, k] b[b, n, k] is written; None for too many rows and columns, or strided reads."""
+def plan(c: LoweringContext, a: Tensor, b: Tensor, space: list[Ix], k: Ix, most: int = MAX_VECTORS) -> GemvSpec | None:
+    """How the product a[b, m, k] b[b, n, k] is written; None for too many rows and columns, or strided reads.
+
+    most: vectors in all.
+    """
     m, n = c.hint(space[1]), c.hint(space[2])
-    if min(m, n) > MAX_VECTORS or ZERO in space:
+    if min(m, n) > most or ZERO in space:
         return None
     transposed = m < n or (m == n and c.numel_hint(b.shape) > c.numel_hint(a.shape))
     matrix, vectors = (b, a) if transposed else (a, b)

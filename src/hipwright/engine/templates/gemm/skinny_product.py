@@ -1,12 +1,12 @@
-"""Products of packed weights with few vectors: out[m, n] = sum_k x[m, k] w[n, k], w unpacked in registers.
+"""Products of half types with few vectors by matrix units: out[m, n] = sum_k x[m, k] w[n, k], w read once.
 
-Several weights lie in one stored word, with scales and zeros for groups (4-bit numbers in bytes or in words of 32
-bits). Memory bounds such a product as long as the weights are neither written nor read expanded: a lane loads 16 bytes
-of a row at once, unpacks them to its part of a matrix unit's operand (skinny_product.h) and multiplies them with up to
-64 vectors; 16 rows a tile, PACKED_ROWS tiles a wavefront. The wavefronts of a block share its rows and divide k, and
-with `split` so do blocks. (The layout that needs no shuffles is that of MARLIN: Frantar et al., PPoPP 2025; here it is
-the order of the sum that is chosen, so that weights lie in memory as they come.) Weights are rounded to the vectors'
-half type, as the reference rounds them; sums are float.
+`packed`: several weights lie in one stored word, with scales and zeros for groups (4-bit numbers in bytes or in words
+of 32 bits). Memory bounds such a product as long as the weights are neither written nor read expanded: a lane loads 16
+bytes of a row at once, unpacks them to its part of a matrix unit's operand (skinny_product.h) and multiplies them with
+up to 64 vectors; 16 rows a tile, PACKED_ROWS tiles a wavefront. The wavefronts of a block share its rows and divide k,
+and with `split` so do blocks. (The layout that needs no shuffles is that of MARLIN: Frantar et al., PPoPP 2025; here it
+is the order of the sum that is chosen, so that weights lie in memory as they come.) Weights are rounded to the vectors'
+half type, as the reference rounds them; sums are float. `skinny`: the same of weights that lie in memory as numbers.
 
 More vectors than 64 read the weights again. Sizes and addresses that vectors do not divide are computed by elements.
 """
@@ -14,30 +14,36 @@ More vectors than 64 read the weights again. Sizes and addresses that vectors do
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 
 from hipwright.engine.ir.index import ZERO, Ix
 from hipwright.engine.ir.index_text import to_python
+from hipwright.engine.knobs import FLOAT8_UNITS, SPLIT
 from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel, factor
 from hipwright.engine.templates.call_operands import Place
 from hipwright.engine.templates.gemm.contraction import product_of
-from hipwright.engine.templates.gemm.gemv_plan import ITEM_BYTES, VECTOR_CHUNK, plan
+from hipwright.engine.templates.gemm.cost import MARGIN, ProductCost
+from hipwright.engine.templates.gemm.gemv_plan import ITEM_BYTES, MAX_VECTORS, VECTOR_CHUNK, plan, width_along
 from hipwright.engine.templates.gemm.split_k import SPLITS, SplitKPartials
 from hipwright.engine.templates.gemm.tiling import COMPUTE_UNITS
 from hipwright.engine.templates.offers import STORE_ABOVE, KernelCall, Offer, Output
 from hipwright.engine.templates.packed import LONG_WIDTHS, packed_width, with_positions
 
 MOST_AT_ONCE, MOST_VECTORS = 64, 256
-"""Vectors that a block multiplies each unpacked weight with, and the most for which the template is offered."""
+"""Vectors that a block multiplies each weight with, and the most for which packed weights are offered."""
 DEFAULT_VECTORS = 128
 """Vectors up to which it is the default: there it saves writing and reading the weights expanded, 4 bytes each. Up to
 VECTOR_CHUNK of them the gemv template, which has been measured, unpacks in place too.
 """
 PACKED = "packed"
 """The choice, true or false, whether it is a default at all (true). No GPU has measured it."""
+LEAST_WIDTH = 8
+"""Numbers of a lane's load: 16 bytes of a half type."""
+SKINNY_DEFAULT = 16
+"""Vectors up to which weights that are not packed may be the default: a matrix unit's two tiles."""
 NEVER = 1 << 30
 NAMES = (
     "T VECTORS WIDTH TILES ROWS WAVES lane wave block_index tiles tile split b first_vector row0 acc packs pack_begin "
@@ -46,8 +52,11 @@ NAMES = (
 
 
 @dataclass(eq=False)
-class PackedProduct:
-    """matrix [batch, rows, k], packed; vectors [batch, vector_count, k]; transposed: the output is [b, vector, row]."""
+class SkinnyProduct:
+    """matrix [batch, rows, k]; vectors [batch, vector_count, k]; transposed: the output is [b, vector, row].
+
+    packed: the matrix has several numbers a stored word.
+    """
 
     matrix: Tensor
     vectors: Tensor
@@ -55,7 +64,8 @@ class PackedProduct:
     k: Ix
     dtype: str
     transposed: bool
-    width: int  # neighbouring weights that a lane unpacks at once
+    width: int  # neighbouring weights that a lane loads at once
+    packed: bool = True
 
     def place(self, row: str, vector: str) -> list[str | Ix | int]:
         """The output's index of a row and a vector."""
@@ -73,7 +83,7 @@ def packed_product(call: KernelCall) -> Offer | None:
         count = call.c.hint(vectors.shape[1])
         if width and count <= MOST_VECTORS:
             least = VECTOR_CHUNK if plan(call.c, p.a, p.b, p.space, p.k) else 0
-            data = PackedProduct(matrix, vectors, p.space, p.k, p.dtype, transposed, width)
+            data = SkinnyProduct(matrix, vectors, p.space, p.k, p.dtype, transposed, width)
             return Offer(
                 "packed",
                 write,
@@ -87,12 +97,41 @@ def packed_product(call: KernelCall) -> Offer | None:
     return None
 
 
+def skinny_product(call: KernelCall) -> Offer | None:
+    """The offer "skinny": half types with contiguous k on both sides, and few vectors.
+
+    The default is for runs whose targets are all known to have matrix units.
+    """
+    p = product_of(call)
+    if p is None or p.dtype not in ("float16", "bfloat16"):
+        return None
+    spec = plan(call.c, p.a, p.b, p.space, p.k, MOST_AT_ONCE)
+    if spec is None or spec.packed or not width_along(call.c, spec.vectors, 2):
+        return None
+    width = width_along(call.c, spec.matrix, 2)
+    if width < LEAST_WIDTH:
+        return None
+    costs, count = ProductCost(call, p), call.c.hint(spec.vector_count)
+    best = min(costs.gemv(spec) if count <= MAX_VECTORS else inf, costs.gemm(), MARGIN * costs.library())
+    units = any(call.choices.get(name) for name in (SPLIT, FLOAT8_UNITS))
+    return Offer(
+        "skinny",
+        write,
+        [spec.matrix, spec.vectors],
+        [p.output],
+        units and not p.offered_alone and count <= SKINNY_DEFAULT and costs.skinny() < best,
+        p.finish,
+        store_above=(STORE_ABOVE, STORE_ABOVE),
+        data=SkinnyProduct(spec.matrix, spec.vectors, p.space, p.k, p.dtype, spec.transposed, width, packed=False),
+    )
+
+
 def write(body: CallBody) -> list[EmittedKernel]:
     """One kernel, or two when blocks share a row."""
-    return _Packed(body).kernels()
+    return _Skinny(body).kernels()
 
 
-class _Packed:
+class _Skinny:
     """Writes the kernel."""
 
     def __init__(self, body: CallBody) -> None:
@@ -101,10 +140,16 @@ class _Packed:
         self.p.matrix, self.p.vectors = matrix, vectors
         batch, rows, count, depth = (body.hint(s) for s in (*matrix.shape[:2], vectors.shape[1], self.p.k))
         self.at_once = 8 if count <= 8 else min(MOST_AT_ONCE, ceil(count / 16) * 16)
-        self.block = body.knob("PACKED_BLOCK", 256, (128, 256), "threads of a block of a packed product")
         tiles = 2 if self.at_once <= 32 and batch * rows >= 32 * COMPUTE_UNITS else 1
-        self.tiles = body.knob("PACKED_ROWS", tiles, (1, 2, 4), "tiles of 16 rows that a wavefront unpacks at once")
-        self.unroll = body.knob("PACKED_UNROLL", 1, (1, 2), "steps along k under way at once")
+        if self.p.packed:
+            self.block = body.knob("PACKED_BLOCK", 256, (128, 256), "threads of a block of a packed product")
+            self.tiles = body.knob("PACKED_ROWS", tiles, (1, 2, 4), "tiles of 16 rows that a wavefront unpacks at once")
+            self.unroll = body.knob("PACKED_UNROLL", 1, (1, 2), "steps along k under way at once")
+        else:
+            tiles = 1 if rows < 64 * COMPUTE_UNITS else tiles
+            self.block = body.knob("SKINNY_BLOCK", 256, (128, 256), "threads of a block of a skinny product")
+            self.tiles = body.knob("SKINNY_TILES", tiles, (1, 2, 4), "tiles of 16 rows that a wavefront loads at once")
+            self.unroll = body.knob("SKINNY_UNROLL", 2, (1, 2, 4), "steps along k under way at once")
         blocks = batch * ceil(rows / 16 / tiles) * ceil(count / self.at_once)
         self.split = int(body.choose("split", SPLITS, _default_split(blocks, depth, self.p.width)))
         shape = [self.p.space[0], vectors.shape[1], matrix.shape[1]]
@@ -118,7 +163,10 @@ class _Packed:
         k.use("SKINNY_UNITS", "skinny_multiply", "skinny_row", "skinny_sum_row")
         self._locate()
         place: Place = ["b", "row", "p"]
-        conditions = k.unpacked_conditions(p.matrix, place, "p", p.width, loose=True)
+        if p.packed:
+            conditions = k.unpacked_conditions(p.matrix, place, "p", p.width, loose=True)
+        else:
+            conditions = k.vector_conditions(p.matrix, place, "p", str(p.width))
         conditions += k.vector_conditions(p.vectors, ["b", "vector", "p"], "p", str(p.width))
         conditions = ["SKINNY_UNITS", f"{self.depth} % WIDTH == 0", *conditions]
         k.line(f"const bool aligned = {' && '.join(dict.fromkeys(conditions))};")
@@ -133,7 +181,8 @@ class _Packed:
         rows, count = to_python(p.matrix.shape[1]), to_python(p.vectors.shape[1])
         blocks = [f"cdiv({rows}, 16 * {self.tiles})", f"cdiv({count}, {self.at_once})", factor(p.space[0])]
         grid = " * ".join(f for f in [*blocks, str(self.split)] if f != "1")
-        out = [k.finish(grid, self.block, self.block, "weights are unpacked to a matrix unit's operands")]
+        title = f"weights are {'unpacked' if p.packed else 'loaded'} to a matrix unit's operands"
+        out = [k.finish(grid, self.block, self.block, title)]
         return [*out, self.partials.sum_kernel(p.place("y", "x"))] if self.partials else out
 
     def _locate(self) -> None:
@@ -165,7 +214,7 @@ class _Packed:
         k.line(f"const {k.kind} pack_end = pack_begin + packs < {last} ? pack_begin + packs : {last};")
 
     def _step(self) -> None:
-        """One pack of each lane: unpacks the rows' weights, then multiplies them with every tile of vectors."""
+        """One pack of each lane: loads the rows' weights, then multiplies them with every tile of vectors."""
         k, p = self.k, self.p
         k.line("const bool inside = first + skinny_quarter(lane) < pack_end;")
         k.line(f"const {k.kind} p = (first + skinny_quarter(lane)) * WIDTH;")
@@ -177,7 +226,10 @@ class _Packed:
         k.open("for (int r = 0; r < SKINNY_ROWS; ++r)")
         at = "row0 + i * 16 + skinny_row(lane, r)"
         k.line(f"const {k.kind} row = {at} < {self.rows} ? {at} : {self.rows} - 1;")
-        k.unpacked_vector(p.matrix, ["b", "row", "p"], "p", p.width, "w[i][r]", dtype=p.dtype, loose=True)
+        if p.packed:
+            k.unpacked_vector(p.matrix, ["b", "row", "p"], "p", p.width, "w[i][r]", dtype=p.dtype, loose=True)
+        else:
+            k.vector(p.matrix, ["b", "row", "p"], "p", str(p.width), "w[i][r]", dtype=p.dtype, aligned=True)
         for _ in range(3):
             k.close()
         k.line("#pragma unroll")
@@ -241,4 +293,4 @@ def _default_split(blocks: int, depth: int, width: int) -> int:
     return split
 
 
-__all__ = ["packed_product"]
+__all__ = ["packed_product", "skinny_product"]
