@@ -8,6 +8,7 @@ from __future__ import annotations
 from math import ceil
 
 from hipwright.engine.ir.expr import HALVES, walk
+from hipwright.engine.ir.index import Ind
 from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.gemm import direct, full_k, gemv_plan, split_precision
 from hipwright.engine.templates.gemm.contraction import MatrixProduct
@@ -62,14 +63,16 @@ class ProductCost:
         self.flops = 2.0 * self.batch * self.m * self.n * self.k
 
     def _operand_bytes(self, t: Tensor) -> int:
-        """Bytes that reading the operand in place moves."""
-        most = self.c.numel_hint(t.shape)
-        loads = {e.attr[0]: ITEM_BYTES.get(e.attr[2], 1) for e in walk([probe(self.c, t)]) if e.op == "load"}
+        """Bytes that reading the operand in place moves; not those of the places at which it is read, a few a row."""
+        most, element = self.c.numel_hint(t.shape), probe(self.c, t)
+        places = {place.id for e in walk([element]) if e.op == "load" for place in e.args}
+        loads = {e.attr[0]: ITEM_BYTES.get(e.attr[2], 1) for e in walk([element], places) if e.op == "load"}
         return sum(most * size for size in loads.values())
 
     def _is_computed(self, t: Tensor) -> bool:
-        """Whether the library needs the operand computed by a kernel before."""
-        return probe(self.c, t).op != "load"
+        """Whether the library needs the operand computed, or gathered, by a kernel before."""
+        element = probe(self.c, t)
+        return element.op != "load" or any(isinstance(a, Ind) for a in element.attr[1].atoms())
 
     def library(self, *, before: bool = True) -> float:
         """The library's product, a kernel for a computed operand, and one for the pointwise operators that follow.
