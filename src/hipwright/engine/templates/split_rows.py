@@ -103,8 +103,8 @@ class _SplitRows(SplitOperands):
         batch, m, _ = self.spec.space
         grid = f"cdiv({to_python(m)}, {ROWS})" + ("" if batch == ONE else f" * {factor(batch)}")
         lds = f"({self.ring} * {self.width} + max({self.ring}, {self.kept}) * {ROWS}) * {4 * CHUNK}"
-        two = self.width < WIDTHS[0] and self.body.call.choices.get(SPLIT)  # registers of NVIDIA's GPUs, not of AMD's
-        bounds = "256, 2" if two else "256, 1"
+        two = self.width < WIDTHS[0] and self.body.call.choices.get(SPLIT)
+        bounds = "512" if two else "256, 1"  # 128 registers a thread of NVIDIA's GPUs, or all
         title = f"{ROWS} rows, tiles of {self.width} columns in turn, {CHUNK} deep, in two parts"
         made = self.k.finish(grid, "256", bounds, title, lds)
         made.single = True

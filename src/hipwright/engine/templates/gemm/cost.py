@@ -70,7 +70,7 @@ class ProductCost:
         places = {place.id for e in loads for place in walk(e.args)}
         moved: dict[str, int] = {}
         for e in loads:
-            sizes = [self.c.hint(a.size) for a in e.attr[1].atoms() if isinstance(a, Var)]
+            sizes = [self.c.hint(a.size) for a in e.attr[1].atoms() if isinstance(a, Var) and a.size]
             count = min(prod(sizes), most) if e.id in places else most
             moved[e.attr[0]] = max(moved.get(e.attr[0], 0), count * ITEM_BYTES.get(e.attr[2], 1))
         return sum(moved.values())

@@ -32,7 +32,7 @@ class _Gemv:
     names = (
         "VECTORS WIDTH ROWS K_THREADS K_SUMS K_GRANULE block_index tiles tile split k_part lane group k_begin k_end "
         "tail_begin sums acc r c p v w x vector k_chunk first_row row row0 total out_vector first_vector b i aligned "
-        "sum q p_pack distance"
+        "sum q p_pack K_LANES"
     )
     title = ""
     k_granule = "1"
@@ -328,21 +328,16 @@ class _RowContiguous(_Gemv):
 
     def _combine(self) -> None:
         k = self.k
-        k.line("constexpr int K_SUMS = K_THREADS < 32 ? K_THREADS : 32;  // that are left of a row where many share it")
+        k.use("add_lanes")
+        k.line("constexpr int K_SUMS = K_THREADS < 32 ? K_THREADS : 32, K_LANES = K_THREADS / K_SUMS;")
         k.line("__shared__ float sums[K_SUMS * ROWS];")
         k.line("#pragma unroll")
         k.open("for (int c = 0; c < VECTORS; ++c)")
-        k.line("#pragma unroll")
-        k.open(f"for (int distance = {self.columns}; distance < K_THREADS / K_SUMS * {self.columns}; distance *= 2)")
-        k.line("#pragma unroll")
-        k.line("for (int v = 0; v < WIDTH; ++v) acc[c][v] += __shfl_xor(acc[c][v], distance);")
-        k.close()
+        k.line(f"add_lanes<{self.columns}, K_LANES>(acc[c]);")
         k.line("__syncthreads();  // the sums of the last vector have been read")
-        k.open("if (k_part % (K_THREADS / K_SUMS) == 0)")
         k.line("#pragma unroll")
         k.open("for (int v = 0; v < WIDTH; ++v)")
-        k.line("sums[(k_part / (K_THREADS / K_SUMS)) * ROWS + lane * WIDTH + v] = acc[c][v];")
-        k.close()
+        k.line("if (k_part % K_LANES == 0) sums[k_part / K_LANES * ROWS + lane * WIDTH + v] = acc[c][v];")
         k.close()
         k.line("__syncthreads();")
         k.open(f"for (int i = threadIdx.x; i < ROWS; i += {self.block})")
