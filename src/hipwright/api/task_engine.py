@@ -13,7 +13,7 @@ import msgspec
 from hipwright.capture.graph import Graph
 from hipwright.capture.random_operators import draws_numbers
 from hipwright.engine.authoring import Authored, any_length, author, loop_steps
-from hipwright.engine.knobs import CDNA4, DEFAULT, FLOAT8_UNITS, GIVEN_UP, PLAIN_PLAN, SPLIT
+from hipwright.engine.knobs import CDNA4, DEFAULT, FLOAT8_UNITS, GIVEN_UP, PLAIN_PLAN, SPLIT, SPLIT_LDS
 from hipwright.engine.partly import author_partly
 from hipwright.engine.rewrite.loops.repetition import LEAST_STEPS
 from hipwright.engine.templates.gemm.split_precision import STAGES, STAGES_LDS
@@ -155,7 +155,9 @@ def measured_choices(targets: Collection[str], gpus: Mapping[str, str]) -> dict[
         return {}
     known = [TARGETS.architecture(name) for name in gpus.values()]
     enough = all(one and one.vendor == NVIDIA and one.lds_per_block >= STAGES_LDS[3] for one in known)
-    return {SPLIT: True, f"{DEFAULT}{STAGES}": 3} if enough else {}
+    if not enough:
+        return {}
+    return {SPLIT: True, f"{DEFAULT}{STAGES}": 3, SPLIT_LDS: min(one.lds_per_block for one in known if one)}
 
 
 def _architectures(targets: Collection[str], gpus: Mapping[str, str]) -> set[str]:

@@ -95,7 +95,8 @@ class ProgramAssembly:
         fuse = bool(self.choices.get("fuse", True))
         scheduler = Scheduler(lowered.context, external, fuse, choices.part, choices.overwrite)
         if self.choices.get("row_tiles", True):
-            scheduler.begin_rows = RowTiles(scheduler, list(lowered.items), set(lowered.outputs.values())).begin
+            wanted = set(lowered.outputs.values())
+            scheduler.begin_rows = RowTiles(scheduler, list(lowered.items), wanted, choices.whole_rows).begin
         for item in list(lowered.items):  # the scheduler may make some
             scheduler.add(item)
         fuse_placed_rows(scheduler)

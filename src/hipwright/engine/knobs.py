@@ -61,5 +61,7 @@ SPLIT = "split"
 """The choice, true or false, whether float32 products and convolutions are written in half parts by default. Its rule
 is measured on NVIDIA GPUs alone, and a processor computes such a program slowly, so runs for them alone say true.
 """
+SPLIT_LDS = "split_lds"
+"""The choice, in no space: bytes of LDS that a block may have on all GPUs of a run for which SPLIT is true."""
 DEFAULT = "default:"
 """Before the name of a template's knob: the choice of another default for it, which is in no space either."""

@@ -83,13 +83,24 @@ def large(rows: int) -> list[Tensor]:
 
 
 def test_when_it_is_the_default() -> None:
-    """From four rows of each matrix on; never where it is turned off. No weights are gathered either way."""
-    few, many = (captured(Op(experts), large(rows)) for rows in (16, 64))
+    """Where many rows share a matrix; never where it is turned off. No weights are gathered either way."""
+    few, many = (captured(Op(experts), large(rows)) for rows in (16, 256))
     assert (space(few)["call:matmul"].default, space(many)["call:matmul"].default) == ("gemv", "routed")
     assert author(many, {"routed": False}).space["call:matmul"].default == "gemv"
     for graph in (few, many):
         assert not explain(graph)["library"]
         assert "16777216" not in write(graph).text
+
+
+def test_few_columns_of_a_long_k_are_summed_by_row() -> None:
+    """16 tiles would leave most of a device idle over all of k; a row's own blocks read its matrix from the cache."""
+    inputs = rows_of(16, torch.randn(16, 2048, 16, generator=torch.Generator().manual_seed(1)).bfloat16(), 256)
+    graph = captured(model := Op(adapters), inputs)
+    made = author(graph)
+    assert made.space["call:bmm"].default == "gemv" and not made.explanation["library"]
+    assert "GEMV_COLUMNS = knob(2," in made.program.text  # all threads have columns
+    expected, native, _ = reference(model, inputs)
+    compare(run(made.program, model, inputs)[0], expected, native)
 
 
 def other_uses() -> list[tuple[Callable[..., Tensor], list[Tensor]]]:

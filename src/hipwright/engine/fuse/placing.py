@@ -9,7 +9,7 @@ from dataclasses import replace
 from hipwright.engine.fuse.concatenated import parts_of_column
 from hipwright.engine.fuse.groups import FULL, PART, ROW, Group, GroupMember
 from hipwright.engine.ir.expr import COMPUTE, E, walk, weight
-from hipwright.engine.ir.index import ONE, Fn, Ix, divide, ix, product
+from hipwright.engine.ir.index import ONE, ZERO, Fn, Ix, divide, ix, product
 from hipwright.engine.ir.shapes import flatten, reindex, unflatten
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.values import ROW_TILE, LoweredItem
@@ -162,7 +162,7 @@ def _member(
     index = reindex(group.space, item.space, full) if whole else reindex(group.outer, item.space, kept)
     index = [i if s != ONE else ix(0) for i, s in zip(index, item.space, strict=True)]
     if item.kind == "tiles":
-        tiles = [divide(index[d], ix(ROW_TILE)) for d in item.dims]
+        tiles = [ZERO if item.whole else divide(index[d], ix(ROW_TILE)) for d in item.dims]
         kept = [i for k, i in enumerate(index) if k not in item.dims]
         return GroupMember(item, FULL, item.body(index), flatten(item.shape, [*kept, *tiles]))
     return GroupMember(item, FULL if whole else ROW, item.body(index), item.position(index))

@@ -6,6 +6,8 @@ value for each row and ROW_TILE columns, which an ordinary reduction finishes. O
 counts, as in a row. A sum of exponentials that are shifted by the row's maximum (logsumexp, a loss over a vocabulary)
 is begun under the tile's own maximum, and rescaled (Milakov and Gimelshein, "Online normalizer calculation for
 softmax", 2018). The channels of a convolution are such a row of each position.
+
+A product whose blocks compute all columns of their rows in turn (`Offer.row_whole`) stores one value for each row.
 """
 
 from __future__ import annotations
@@ -44,6 +46,9 @@ class RowTiles:
     s: Scheduler
     items: Iterable[LoweredItem]
     wanted: Collection[str]
+    whole: Callable[
+        [str, bool], bool
+    ]  # may a block reduce all columns of its rows of this product? (name, the default)
     _made: dict[tuple[str, int], LoweredItem] = field(default_factory=dict, init=False)
     _reduced: dict[str, bool] = field(default_factory=dict, init=False)
     _picks: dict[str, tuple[str, Ix]] = field(default_factory=dict, init=False)  # (buffer, its columns) by reader
@@ -231,6 +236,9 @@ class RowTiles:
         if key not in self._made:
             name = self.s.c.unique(f"{item.name}_{'places' if kind.startswith('arg') else 'tiles'}")
             made = LoweredItem(name, "tiles", dtype, list(item.space), body, item.dims, kind, item.node)
+            placed = group.items[0].placed
+            usual = placed.offer.row_whole
+            made.whole = usual is not None and self.whole(placed.call.node.name, usual)
             if not self.s.join(group, made):
                 return None
             self.s.c.items.append(made)

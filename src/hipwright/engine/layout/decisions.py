@@ -33,6 +33,11 @@ class Decisions:
         """Whether the row kernel that reads these columns may accumulate their sums."""
         return bool(self.choose(f"column_sums:{name}", ("fused", "separate"), "fused") == "fused")
 
+    def whole_rows(self, name: str, usual: bool) -> bool:
+        """Whether the blocks of a product reduce all columns of their rows, not tiles. usual: the default."""
+        options = ("whole", "tiles")
+        return bool(self.choose(f"call:{name}:rows", options, options[0 if usual else 1]) == "whole")
+
     def overwrite(self, name: str) -> bool:
         """Whether a kernel that reduces a tensor's rows may write the tensor's new value, too."""
         return bool(self.choose(f"overwrite:{name}", ("fused", "separate"), "fused") == "fused")

@@ -74,6 +74,7 @@ class LoweredItem:
     result: list[Ix] = field(default_factory=list)
     placed: Any = None  # the templates.offers.Placed that writes a `call` item
     alone: bool = False  # has a kernel of its own, which stores it: a copy in another order
+    whole: bool = False  # of `tiles`: the one tile is all of the dimension
     place: Callable[[Index], Ix] | None = None  # where in the target an element of a part of it belongs
 
     def position(self, index: Index) -> Ix:
@@ -86,8 +87,9 @@ class LoweredItem:
         if self.kind == "call":
             return self.result
         if self.kind == "tiles":
-            tiles = [divide(self.space[d] + (ROW_TILE - 1), ix(ROW_TILE)) for d in self.dims]
-            return [*(s for i, s in enumerate(self.space) if i not in self.dims), *tiles]
+            kept = [s for i, s in enumerate(self.space) if i not in self.dims]
+            whole = self.whole
+            return [*kept, *(ONE if whole else divide(self.space[d] + (ROW_TILE - 1), ix(ROW_TILE)) for d in self.dims)]
         if self.kind != "red":
             return self.space
         return [s for i, s in enumerate(self.space) if i not in self.dims]

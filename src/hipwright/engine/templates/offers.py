@@ -74,6 +74,7 @@ class Offer:
     suffix: str = "product"  # of the name of what `finish` maps
     whole: bool = False
     row_dim: int | None = None  # of the output's space: reductions of it may be begun by `write` (fuse/row_tiles.py)
+    row_whole: bool | None = None  # of all columns of a row at once: by default or not; None where it cannot
     row_least: int = 0  # the fewest elements of it, at capture, from which that is done
     store_above: int | Sequence[int] = STORE_ABOVE  # of all operands, or of each
     stored_order: Sequence[int] = ()  # the order of dimensions in which operands are stored, if not their own

@@ -39,12 +39,12 @@ class _State:
 
     @property
     def start(self) -> str:
-        """The declaration, as C text."""
+        """The state of no value, as C text."""
         if self.kind.startswith("arg"):
-            return f"{self.type} {self.name} = {{{worst(self.kind == 'argmax', 'float')}, 0x7fffffff}};"
+            return f"{{{worst(self.kind == 'argmax', 'float')}, 0x7fffffff}}"
         if self.kind == SUMEXP:
-            return f"{self.type} {self.name} = {{{worst(True, 'float')}, 0.0f}};"
-        return f"float {self.name} = {'0.0f' if self.kind == 'sum' else worst(self.kind == 'max', 'float')};"
+            return f"{{{worst(True, 'float')}, 0.0f}}"
+        return "0.0f" if self.kind == "sum" else worst(self.kind == "max", "float")
 
     def added(self, value: str, column: str, place: str) -> str:
         """The statement that adds a value. place: its number in the lane, as C text."""
@@ -77,14 +77,14 @@ class _State:
     def _better(self, other: str) -> str:
         return f"{self.name} = nan_{self.kind}({self.name}, {other});"
 
-    def stored(self, member: GroupMember) -> str:
-        """What a member stores of it."""
+    def stored(self, member: GroupMember, first: str) -> str:
+        """What a member stores of it. first: the first column, as C text."""
         if self.kind == SUMEXP:
             return f"{self.name}.{'sum' if member.item.reduction == SUMEXP else 'max'}"
         if not self.kind.startswith("arg"):
             return self.name
-        # a tile without any value better than the start consists of it: its first column counts
-        place = f"{self.name}.index == 0x7fffffff ? (int)(col0) : {self.name}.index"
+        # columns without any value better than the start consist of it: the first one counts
+        place = f"{self.name}.index == 0x7fffffff ? {first} : {self.name}.index"
         return f"({place})" if member.item.reduction.startswith("arg") else f"{self.name}.value"
 
     def holds(self, member: GroupMember) -> bool:
@@ -117,9 +117,26 @@ class RowTileStates:
         """Declares the states. width: columns of a lane."""
         for state in self.states:
             self.k.use(*state.used)
-            self.k.line(state.start)
-            if state.kind == SUMEXP:
-                self.k.line(f"float {state.name}_values[{width}] = {{}};")
+            self.k.line(f"{state.type} {state.name} = {state.start};")
+            self._declare_values(state, str(width))
+
+    def begin_rows(self, count: str) -> None:
+        """Declares the states of a thread's `count` rows, a C text; between `open_row` and `end` they are row i's."""
+        for state in self.states:
+            self.k.use(*state.used)
+            self.k.line(f"{state.type} {state.name}_rows[{count}];")
+            self.k.line("#pragma unroll")
+            self.k.line(f"for (int i = 0; i < {count}; ++i) {state.name}_rows[i] = {state.start};")
+
+    def open_row(self, width: str) -> None:
+        """Names the states of row i. width: columns that are added at once, as C text."""
+        for state in self.states:
+            self.k.line(f"{state.type}& {state.name} = {state.name}_rows[i];")
+            self._declare_values(state, width)
+
+    def _declare_values(self, state: _State, width: str) -> None:
+        if state.kind == SUMEXP:
+            self.k.line(f"float {state.name}_values[{width}] = {{}};")
 
     def end(self, count: str) -> None:
         """Takes in the values that are added together. count: how many columns of the lane are in range."""
@@ -172,11 +189,33 @@ class RowTileStates:
             k.line(state.combined(f"{state.name}_half[{row}]"))
         self._stores(index)
 
-    def _stores(self, index: Place) -> None:
+    def store_shares(self, tile: str, rows: int, condition: str, index: Place) -> None:
+        """Combines the states of all threads that have columns of a row; one thread of each row stores them.
+
+        tile: a type with TM, SHARES, row(i) and share(), as C text; rows: of the block; condition: under which there is
+        row `threadIdx.x`; index: of its first element. All threads call it, and `lds` is free after a barrier.
+        """
+        k = self.k
+        for state in self.states:
+            shares = f"{state.name}_shares"
+            k.line("__syncthreads();  // what was in LDS has been read")
+            k.line(f"{state.type}* const {shares} = reinterpret_cast<{state.type}*>(lds);")
+            k.line("#pragma unroll")
+            place = f"{tile}::share() * {rows} + {tile}::row(i)"
+            k.line(f"for (int i = 0; i < {tile}::TM; ++i) {shares}[{place}] = {state.name}_rows[i];")
+            k.line("__syncthreads();")
+            k.line(f"{state.type} {state.name} = {shares}[threadIdx.x % {rows}];")
+            k.open(f"for (int i = 1; i < {tile}::SHARES; ++i)")
+            k.line(state.combined(f"{shares}[i * {rows} + threadIdx.x % {rows}]"))
+            k.close()
+        k.line(f"if (threadIdx.x >= {rows} || !({condition})) return;")
+        self._stores(index, "0")
+
+    def _stores(self, index: Place, first: str = "(int)(col0)") -> None:
         k, table = self.k, self.k.variables_at(index)
         for state in self.states:
             for member in state.members:
                 buffer = k.body.need.stores[member.item.name][0]
                 k.written.add(buffer)
                 place = k.emit.position(replace(member.position, table.get))
-                k.line(f"{k.pointer(buffer)}[{place}] = {state.stored(member)};")
+                k.line(f"{k.pointer(buffer)}[{place}] = {state.stored(member, first)};")

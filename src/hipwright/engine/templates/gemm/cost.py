@@ -5,9 +5,10 @@ Round figures of one H200 (bytes/s, operations/s, s): measured copy 4.2e12, cuBL
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, prod
 
 from hipwright.engine.ir.expr import HALVES, walk
+from hipwright.engine.ir.index import Ind, Var
 from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.gemm import direct, full_k, gemv_plan, split_precision
 from hipwright.engine.templates.gemm.contraction import MatrixProduct
@@ -59,6 +60,7 @@ class ProductCost:
         self.c, self.p = call.c, p
         self.batch, self.m, self.n = call.hints(p.space)
         self.k = call.c.hint(p.k)
+        self.shape = ProductShape(self.batch, self.m, self.n, self.k, p.dtype)
         self.read_by_pointwise = call.read_by_pointwise
         item = ITEM_BYTES[p.dtype]
         self.output_bytes = self.batch * self.m * self.n * item
@@ -68,14 +70,21 @@ class ProductCost:
         self.flops = 2.0 * self.batch * self.m * self.n * self.k
 
     def _operand_bytes(self, t: Tensor) -> int:
-        """Bytes that reading the operand in place moves."""
-        most = self.c.numel_hint(t.shape)
-        loads = {e.attr[0]: ITEM_BYTES.get(e.attr[2], 1) for e in walk([probe(self.c, t)]) if e.op == "load"}
-        return sum(most * size for size in loads.values())
+        """Bytes that reading the operand in place moves. Places at which it is read may be one for each of its rows."""
+        most, element = self.c.numel_hint(t.shape), probe(self.c, t)
+        loads = [e for e in walk([element]) if e.op == "load"]
+        places = {place.id for e in loads for place in walk(e.args)}
+        moved: dict[str, int] = {}
+        for e in loads:
+            sizes = [self.c.hint(a.size) for a in e.attr[1].atoms() if isinstance(a, Var) and a.size]
+            count = min(prod(sizes), most) if e.id in places else most
+            moved[e.attr[0]] = max(moved.get(e.attr[0], 0), count * ITEM_BYTES.get(e.attr[2], 1))
+        return sum(moved.values())
 
     def _is_computed(self, t: Tensor) -> bool:
-        """Whether the library needs the operand computed by a kernel before."""
-        return probe(self.c, t).op != "load"
+        """Whether the library needs the operand computed, or gathered, by a kernel before."""
+        element = probe(self.c, t)
+        return element.op != "load" or any(isinstance(a, Ind) for a in element.attr[1].atoms())
 
     def library(self, *, before: bool = True) -> float:
         """The library's product, a kernel for a computed operand, and one for the pointwise operators that follow.
@@ -130,12 +139,11 @@ class ProductCost:
 
     def full_k(self) -> float:
         """All of k in LDS at once."""
-        return full_k.seconds(ProductShape(self.batch, self.m, self.n, self.k, self.p.dtype))
+        return full_k.seconds(self.shape)
 
     def gemm(self) -> float:
         """Tiles on the vector units. Only CDNA uses matrix units for float32; they are left out."""
-        shape = ProductShape(self.batch, self.m, self.n, self.k, self.p.dtype)
-        tiles = seconds(shape, choose(shape))
+        tiles = seconds(self.shape, choose(self.shape))
         if self.p.dtype != "float32":
             tiles = LAUNCH + HALF_START + (tiles - LAUNCH) * (UNEVEN if self._is_uneven() else 1.0)
         return max(tiles, LAUNCH + self.bytes / LIBRARY_READ_RATE)
@@ -181,7 +189,7 @@ class ProductCost:
     def split(self) -> float:
         """Half parts on matrix units."""
         packed = (self._is_parameter(self.p.a), self._is_parameter(self.p.b))
-        return split_precision.seconds(ProductShape(self.batch, self.m, self.n, self.k, self.p.dtype), packed)
+        return split_precision.seconds(self.shape, packed)
 
     def _is_parameter(self, t: Tensor) -> bool:
         """Whether `prepare` packs the operand."""

@@ -30,9 +30,9 @@ class _Gemv:
     """State shared by both layouts: the grid, the share of k, and the stores."""
 
     names = (
-        "VECTORS WIDTH ROWS K_THREADS K_GRANULE block_index tiles tile split k_part lane group k_begin k_end "
+        "VECTORS WIDTH ROWS K_THREADS K_SUMS K_GRANULE block_index tiles tile split k_part lane group k_begin k_end "
         "tail_begin sums acc r c p v w x vector k_chunk first_row row row0 total out_vector first_vector b i aligned "
-        "sum q p_pack"
+        "sum q p_pack K_LANES"
     )
     title = ""
     k_granule = "1"
@@ -278,12 +278,11 @@ class _RowContiguous(_Gemv):
     title = "a thread sums neighbouring columns, threads of a block share k"
 
     def choose_knobs(self) -> None:
-        """Few threads across where there are few rows: still full 128-byte lines."""
+        """Few threads across where there are few rows: full 128-byte lines, or all of a shorter row."""
         body, spec = self.body, self.spec
-        rows = body.hint(spec.rows) * body.hint(spec.space[0])
-        self.columns = body.knob(
-            "GEMV_COLUMNS", threads_across(rows, spec.width), (8, 16, 32), "threads side by side, 16 bytes each"
-        )
+        across = threads_across(body.hint(spec.space[0]), body.hint(spec.rows), spec.width)
+        options = (8, 16, 32) if across >= 8 else (2, 4, 8)
+        self.columns = body.knob("GEMV_COLUMNS", across, options, "threads side by side, 16 bytes each")
         unroll = 4 if self.vectors_per_block <= 2 else 2
         self.unroll = body.knob("GEMV_UNROLL", unroll, (1, 2, 4), "steps along k under way at once")
 
@@ -329,18 +328,23 @@ class _RowContiguous(_Gemv):
 
     def _combine(self) -> None:
         k = self.k
-        k.line(f"__shared__ float sums[{self.block} * WIDTH];")
+        k.use("add_lanes")
+        k.line("constexpr int K_SUMS = K_THREADS < 32 ? K_THREADS : 32, K_LANES = K_THREADS / K_SUMS;")
+        k.line("__shared__ float sums[K_SUMS * ROWS];")
         k.line("#pragma unroll")
         k.open("for (int c = 0; c < VECTORS; ++c)")
+        k.line(f"add_lanes<{self.columns}, K_LANES>(acc[c]);")
         k.line("__syncthreads();  // the sums of the last vector have been read")
         k.line("#pragma unroll")
-        k.line("for (int v = 0; v < WIDTH; ++v) sums[threadIdx.x * WIDTH + v] = acc[c][v];")
+        k.open("for (int v = 0; v < WIDTH; ++v)")
+        k.line("if (k_part % K_LANES == 0) sums[k_part / K_LANES * ROWS + lane * WIDTH + v] = acc[c][v];")
+        k.close()
         k.line("__syncthreads();")
         k.open(f"for (int i = threadIdx.x; i < ROWS; i += {self.block})")
         k.line(f"const {k.kind} row = tile * ROWS + i, out_vector = first_vector + c;")
         k.line(f"if (row >= {self.rows} || out_vector >= {self.vector_count}) continue;")
         k.line("float total = 0.0f;")
-        k.line("for (int q = 0; q < K_THREADS; ++q) total += sums[q * ROWS + i];")
+        k.line("for (int q = 0; q < K_SUMS; ++q) total += sums[q * ROWS + i];")
         self.store_sum("total")
         k.close()
         k.close()

@@ -112,20 +112,22 @@ def lane_groups(rows: int, depth: int, chunk: int, width: int) -> tuple[int, int
     return (min(group_rows, 2) if chunk < 4 else group_rows), row_groups  # as many lane groups as for four rows
 
 
-def threads_across(rows: int, width: int) -> int:
-    """Threads across the rows, of a matrix whose rows are its contiguous dimension."""
-    return next((c for c in (32, 16) if rows // (c * width) >= MIN_BLOCKS), 8)
+def threads_across(batch: int, rows: int, width: int) -> int:
+    """Threads across the rows, of a matrix whose rows are its contiguous dimension; no more than the rows need."""
+    across = next((c for c in (32, 16) if batch * rows // (c * width) >= MIN_BLOCKS), 8)
+    while across > 1 and (across // 2) * width >= rows:
+        across //= 2
+    return across
 
 
 def default_split(batch: int, rows: int, vector_count: int, depth: int, spec: GemvSpec) -> int:
     """Blocks along k: enough to fill the device, each with several steps."""
-    rows *= batch
     if spec.k_contiguous:
-        group_rows, row_groups = lane_groups(rows, depth, min(VECTOR_CHUNK, vector_count), spec.width)
-        blocks, step = ceil(rows * row_groups / group_rows / 8), 32 * spec.width * row_groups
+        group_rows, row_groups = lane_groups(batch * rows, depth, min(VECTOR_CHUNK, vector_count), spec.width)
+        blocks, step = ceil(batch * rows * row_groups / group_rows / 8), 32 * spec.width * row_groups
     else:
-        columns = threads_across(rows, spec.width)
-        blocks, step = ceil(rows / columns / spec.width), 256 // columns
+        columns = threads_across(batch, rows, spec.width)
+        blocks, step = batch * ceil(rows / columns / spec.width), 256 // columns
     split = 1
     while split < SPLITS[-1] and blocks * split < MIN_BLOCKS and depth >= 8 * split * step:
         split *= 2

@@ -12,6 +12,7 @@ from typing import Any
 from hipwright.engine.ir.index import ZERO
 from hipwright.engine.knobs import SPLIT
 from hipwright.engine.lower.values import ROW_TILE
+from hipwright.engine.templates import split_rows
 from hipwright.engine.templates.gemm import direct, full_k, gemv_kernel, gemv_plan, sliced_k, split_precision
 from hipwright.engine.templates.gemm.contraction import product_of
 from hipwright.engine.templates.gemm.cost import MARGIN, ProductCost
@@ -92,6 +93,7 @@ def split_product(call: KernelCall) -> Offer | None:
         return None
     data: Any = GemmSpec(p.space, p.k, p.dtype)
     default = bool(call.choices.get(SPLIT)) and costs.split() < min(costs.gemm(), MARGIN * costs.library())
-    offer = Offer("split", split_precision.write, [p.a, p.b], [p.output], default, p.finish, data=data)
+    offer = Offer("split", split_rows.write, [p.a, p.b], [p.output], default, p.finish, data=data)
     offer.row_dim, offer.row_least = 2, 2 * ROW_TILE
+    offer.row_whole = bool(call.choices.get(SPLIT)) and split_rows.pays(costs.shape)
     return offer

@@ -11,21 +11,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 
 from hipwright.engine.ir.expr import E, indices, walk
 from hipwright.engine.ir.index import ONE, ZERO, Atom, Ind, Ix, Var, divide, ix, replace
 from hipwright.engine.lower.values import Index, Tensor
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
-from hipwright.engine.templates.gemm.contraction import product_of
+from hipwright.engine.templates.gemm import gemv_plan
+from hipwright.engine.templates.gemm.contraction import MatrixProduct, product_of
+from hipwright.engine.templates.gemm.cost import MARGIN, ProductCost
 from hipwright.engine.templates.gemm.grouped import GroupedGemm, GroupedGemmSpec
 from hipwright.engine.templates.gemm.operand import ProductOperand
+from hipwright.engine.templates.gemm.tiling import LAUNCH, ProductShape, Tiling, default_depth, default_tile, seconds
 from hipwright.engine.templates.offers import STORE_ABOVE, KernelCall, Offer, Output
 
 ROUTED = "routed"
-"""The choice, true or false, whether it is a default (true). No GPU has measured it."""
+"""The choice, true or false, whether it may be a default (true): where it is estimated below a matrix for each row."""
 ROWS_OF_A_MATRIX = 4
-"""Rows of each matrix, on average at capture, from which it is the default: the weights are read so many times less."""
+"""Rows of each matrix, on average at capture, from which it may be: the weights are read so many times less."""
 NEVER = 1 << 30
 ORDER_BLOCK = 1024
 
@@ -55,12 +59,30 @@ def routed_product(call: KernelCall) -> Offer | None:
             write_routed,
             [rows, matrix],
             [Output(p.space, shape=list(p.shape))],
-            bool(call.choices.get(ROUTED, True)) and enough,
+            bool(call.choices.get(ROUTED, True)) and enough and _beats_rows(call, p, data),
             p.finish,
             store_above=(STORE_ABOVE, NEVER),
             data=data,
         )
     return None
+
+
+def _beats_rows(call: KernelCall, p: MatrixProduct, spec: RoutedSpec) -> bool:
+    """Whether the order and the tiles are estimated faster than a matrix for each row, by `gemv` or the library."""
+    costs, rows = ProductCost(call, p), gemv_plan.plan(call.c, p.a, p.b, p.space, p.k)
+    other = min(MARGIN * costs.library(), costs.gemv(rows) if rows else inf)
+    return 2 * LAUNCH + _tiles_seconds(call, spec) < other
+
+
+def _tiles_seconds(call: KernelCall, p: RoutedSpec) -> float:
+    """The estimated time of all tiles, of groups of equal size, by threads that each sum over all of k.
+
+    Few groups and columns leave most of a device idle over a long k: 16 tiles of 32 x 32 x 4096 took an H200 228 us
+    (177 by the estimate), 256 of 32 x 64 x 1024 90 us (91), 256 of 32 x 128 x 256 44 us (37).
+    """
+    batch, m, n = call.hints(p.space)
+    tiling = Tiling(*default_tile(batch, m, n), default_depth(batch, m, n, p.dtype), slices=False)
+    return seconds(ProductShape(batch, m, n, call.c.hint(p.k), p.dtype), tiling)
 
 
 def _picked(matrix: Tensor) -> tuple[Ind, Ix] | None:

@@ -19,8 +19,10 @@ from hipwright.engine.templates.call_kernel import CallKernel, factor
 
 CHUNK = 32
 BLOCK = 256
-LANES_DEPTH, BLOCK_DEPTH = 1024, 8192
-"""The most numbers of a row that 32 lanes hold, and that a block holds: a longer row is read twice."""
+LANES_DEPTH = {8: 64, 16: 128, 32: 1024}
+"""The most numbers of a row for so many lanes; a block has a longer row."""
+BLOCK_DEPTH = 8192
+"""The most numbers that a block holds: a longer row, or one of a size that is not known, is read twice."""
 _NAMES = """lane group line tile b row p p0 at largest scale exponent x v high low found found_parts distance parts part
 turned held step"""
 
@@ -47,7 +49,7 @@ class SplitOperand:
         self.exponents = self.body.temporary(f"exponents_{self.name}", [self.batch, self.rows], "int32")
 
     def kernel(self) -> EmittedKernel:
-        """The kernel that makes them: 32 lanes a row, or where rows are contiguous 32 rows a block."""
+        """The kernel that makes them: some lanes a row, or where rows are contiguous 32 rows a block."""
         k = self.body.kernel(f"split_{self.name}", _NAMES)
         k.use("split_parts", "WideVector")
         k.written |= {self.parts, self.exponents}
@@ -63,7 +65,8 @@ class SplitOperand:
 
     def _lanes_along_k(self, k: CallKernel) -> str:
         depth, rows, total = self.k.value, k.size(self.rows), k.size(product([self.batch, self.rows]))
-        lanes = 32 if depth is not None and depth <= LANES_DEPTH else BLOCK
+        known = self.body.hint(self.k)
+        lanes = next((lanes for lanes, most in LANES_DEPTH.items() if known <= most), BLOCK)
         k.line(f"const int lane = threadIdx.x % {lanes};")
         k.line(f"const {k.kind} line = blockIdx.x * ({k.kind}){BLOCK // lanes} + threadIdx.x / {lanes};")
         if lanes < BLOCK:
@@ -110,7 +113,7 @@ class SplitOperand:
     def _largest_of_row(self, k: CallKernel, lanes: int) -> None:
         """Emits the largest number of all lanes of a row."""
         k.line("#pragma unroll")
-        k.open("for (int distance = 16; distance > 0; distance /= 2)")
+        k.open(f"for (int distance = {min(lanes, 32) // 2}; distance > 0; distance /= 2)")
         k.line("largest = fmaxf(largest, __shfl_xor(largest, distance));")
         k.close()
         if lanes == BLOCK:

@@ -45,7 +45,7 @@ SPLIT_RATE = 2.2e12
 """Bytes a second of operands and parts in the kernels that split them."""
 MIN_SIDE, MIN_DEPTH = 96, 128
 """The least rows and columns, and the least k, of a product for which it is offered."""
-_NAMES = """lds tile tiles_m tiles_n per_batch strip height b row0 col0 row col at p v i j r chunk chunks product exact
+NAMES = """lds tile tiles_m tiles_n per_batch strip height b row0 col0 row col at p v i j r chunk chunks product exact
 value exponents column_exponents Tile GN slice from count width sums exponent place"""
 
 
@@ -53,7 +53,7 @@ def seconds(shape: ProductShape, packed: tuple[bool, bool] = (False, False)) -> 
     """The estimated time: whole waves of tiles, and the kernels that split operands. packed: those of parameters."""
     sides = [side for side, done in zip((shape.m, shape.n), packed, strict=True) if not done]
     splitting = sum(LAUNCH + 8.0 * shape.batch * side * shape.k / SPLIT_RATE for side in sides)
-    return _tiles_seconds(shape, *tiling_for(shape)) + splitting
+    return tiles_seconds(shape, *tiling_for(shape)) + splitting
 
 
 def tiling_for(shape: ProductShape, widths: Sequence[int] = COLUMNS) -> tuple[int, int]:
@@ -61,10 +61,11 @@ def tiling_for(shape: ProductShape, widths: Sequence[int] = COLUMNS) -> tuple[in
     chunks = ceil(shape.k / CHUNK)
     slices = [s for s in SLICES if s == 1 or chunks >= s * LEAST_CHUNKS]
     every = [(columns, s) for columns in widths for s in slices]
-    return min(every, key=lambda one: (_tiles_seconds(shape, *one), one[1], -one[0]))
+    return min(every, key=lambda one: (tiles_seconds(shape, *one), one[1], -one[0]))
 
 
-def _tiles_seconds(shape: ProductShape, columns: int, slices: int) -> float:
+def tiles_seconds(shape: ProductShape, columns: int, slices: int) -> float:
+    """The estimated time of the product of split operands."""
     tiles = shape.batch * ceil(shape.m / ROWS) * ceil(shape.n / columns)
     waves, chunks = ceil(tiles * slices / COMPUTE_UNITS), ceil(ceil(shape.k / CHUNK) / slices)
     sums = 8.0 * tiles * slices * ROWS * columns / CACHE_RATE + 3 * LAUNCH if slices > 1 else 0.0
@@ -73,27 +74,40 @@ def _tiles_seconds(shape: ProductShape, columns: int, slices: int) -> float:
 
 def write(body: CallBody) -> list[EmittedKernel]:
     """Two kernels that split the operands, and the product."""
-    return _SplitProduct(body).kernels()
+    return SplitProduct(body).kernels()
 
 
-class _SplitProduct:
-    """Writes the kernels of one product."""
+class SplitOperands:
+    """The operands of one product, each with the kernel that splits it, and a block's tile of the product."""
 
     def __init__(self, body: CallBody) -> None:
-        self.body, self.spec = body, body.data
-        spec: GemmSpec = body.data
-        batch, m, n, k = (body.hint(s) for s in (*spec.space, spec.k))
-        self.tile = tile_knobs(body, ProductShape(batch, m, n, k, spec.dtype), spec.space)
-        self.columns = self.tile.columns
+        self.body = body
+        self.spec: GemmSpec = body.data
         a, b = (t for t in body.operands if t is not None)
         self.a, self.b = SplitOperand(body, "a", a), SplitOperand(body, "b", b)
 
     def kernels(self) -> list[EmittedKernel]:
         """All kernels, in order."""
-        return [self.a.kernel(), self.b.kernel(), self._product()]
+        return [self.a.kernel(), self.b.kernel(), self.product()]
 
-    def _product(self) -> EmittedKernel:
-        k = self.k = self.body.kernel("", _NAMES)
+    def product(self) -> EmittedKernel:
+        """The kernel of the product itself."""
+        raise NotImplementedError
+
+
+class SplitProduct(SplitOperands):
+    """Blocks compute a tile each."""
+
+    def __init__(self, body: CallBody) -> None:
+        spec: GemmSpec = body.data
+        batch, m, n, k = (body.hint(s) for s in (*spec.space, spec.k))
+        self.tile = tile_knobs(body, ProductShape(batch, m, n, k, spec.dtype), spec.space)
+        self.columns = self.tile.columns
+        super().__init__(body)
+
+    def product(self) -> EmittedKernel:
+        """The kernel of all tiles."""
+        k = self.k = self.body.kernel("", NAMES)
         k.use("SplitTile")
         self.rows = RowTileStates(k)
         k.line("extern __shared__ __attribute__((aligned(1024))) unsigned char lds[];")

@@ -67,12 +67,16 @@ class ProductShape:
 
 @dataclass(frozen=True)
 class Tiling:
-    """A choice: rows x columns of the block tile, depth of a step along k, parts of k. Small: at most 64 x 64."""
+    """A choice: rows x columns of the block tile, depth of a step along k, parts of k. Small: at most 64 x 64.
+
+    slices: whether the threads of small tiles are divided along k.
+    """
 
     rows: int
     columns: int
     depth: int
     split: int = 1
+    slices: bool = True
 
     @property
     def small(self) -> bool:
@@ -84,7 +88,7 @@ class Tiling:
         """Multiply-adds per number that passes LDS: read for the sums of a thread, and written for those of the
         tile.
         """
-        down, across = (4, 4) if self.small else (self.rows // 16, self.columns // 16)
+        down, across = (4, 4) if self.small and self.slices else (self.rows // 16, self.columns // 16)
         read, written = 1 / down + 1 / across, 1 / self.rows + 1 / self.columns
         return 1 / (read + written)
 

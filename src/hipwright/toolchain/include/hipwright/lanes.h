@@ -40,3 +40,13 @@ __device__ int lane_reduce_scatter_row(int lane) {
         row += lane & distance ? rows : 0;
     return row;
 }
+
+// Adds up each value of `COUNT` neighbouring groups of STEP lanes, all in a wavefront; every lane has the sums.
+template <int STEP, int COUNT, int N>
+__device__ __forceinline__ void add_lanes(float (&values)[N]) {
+#pragma unroll
+    for (int distance = STEP; distance < COUNT * STEP; distance *= 2) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) values[i] += __shfl_xor(values[i], distance);
+    }
+}

@@ -72,13 +72,13 @@ template <int WIDTH, int TILES_128, bool DIRECT = false>
 struct SplitTile {
     static constexpr int ROWS = 128, STAGE = (ROWS + WIDTH) * 64, STAGES = TILES_128 * 256 / (ROWS + WIDTH);
 #if GEMM_WARPGROUPS
-    static constexpr int WAVES_N = 1, WM = 1, WN = WIDTH / 8, TM = 2, TN = WIDTH / 4, GN = 4;
+    static constexpr int WAVES_N = 1, WM = 1, WN = WIDTH / 8, TM = 2, TN = WIDTH / 4, GN = 4, SHARES = 4;
 #elif GEMM_MMA
-    static constexpr int WAVES_N = 4, WM = 4, WN = WIDTH / 32, TM = 8, TN = WIDTH / 16, GN = 4;
+    static constexpr int WAVES_N = 4, WM = 4, WN = WIDTH / 32, TM = 8, TN = WIDTH / 16, GN = 4, SHARES = 16;
 #elif GEMM_MFMA
-    static constexpr int WM = 4, WN = WIDTH / 32, TM = 16, TN = WIDTH / 32, GN = 1;
+    static constexpr int WM = 4, WN = WIDTH / 32, TM = 16, TN = WIDTH / 32, GN = 1, SHARES = 32;
 #else
-    static constexpr int TM = 8, TN = WIDTH / 16, GN = 4;
+    static constexpr int TM = 8, TN = WIDTH / 16, GN = 4, SHARES = 16;
 #endif
     float sums[TM][TN];
 
@@ -101,6 +101,18 @@ struct SplitTile {
         return (thread / 64 % 2 * WN + j) * 16 + thread % 16;
 #else
         return (j * 16 + thread % 16) * 4;
+#endif
+    }
+
+    // Which of the SHARES threads with sums of a row this one is.
+    __device__ static int share() {
+        const int thread = threadIdx.x;
+#if GEMM_MMA
+        return thread / 32 % WAVES_N * 4 + thread % 4;
+#elif GEMM_MFMA
+        return thread / 64 % 2 * 16 + thread % 16;
+#else
+        return thread % 16;
 #endif
     }
 
@@ -133,11 +145,12 @@ struct SplitTile {
             cp_async_wait_group<STAGES - 2>();
             finish_chunk();
             __syncthreads();  // this chunk is complete, and the last is no longer read
-            if (STAGES > 2) start(tiles + stage * STAGE);
+            const __half *const a = tiles + stage * STAGE, *const b = a + ROWS * 64;
+            if (STAGES > 2) start(a, b);
             if (chunk + STAGES - 1 < chunks) load(chunk + STAGES - 1, next);
             cp_async_commit();
-            if (STAGES == 2) start(tiles + stage * STAGE);  // the next chunk is waited for: its loads go first
-            add(tiles + stage * STAGE);
+            if (STAGES == 2) start(a, b);  // the next chunk is waited for: its loads go first
+            add(a, b);
             stage = stage + 1 == STAGES ? 0 : stage + 1;
             next = next + 1 == STAGES ? 0 : next + 1;
         }
@@ -309,6 +322,9 @@ private:
     }
 #endif
 
+public:
+    // What `multiply` consists of, for other loops over chunks (split_rows.h): `begin`, then for each chunk
+    // `finish_chunk`, a barrier, `start` and `add`, and `end`.
     __device__ __forceinline__ void begin() {
 #pragma unroll
         for (int i = 0; i < TM; ++i) {
@@ -348,9 +364,9 @@ private:
 #if GEMM_WARPGROUPS
     // Starts the products of a chunk, which run while the next one is loaded. The sums of products with low parts run on
     // over all chunks: their roughness is 2048 times smaller.
-    __device__ __forceinline__ void start(const __half* tile) {
-        const unsigned long long a = warpgroup_descriptor(tile + threadIdx.x / 128 * (64 * 64));
-        const unsigned long long b = warpgroup_descriptor(tile + ROWS * 64);
+    __device__ __forceinline__ void start(const __half* tile_a, const __half* tile_b) {
+        const unsigned long long a = warpgroup_descriptor(tile_a + threadIdx.x / 128 * (64 * 64));
+        const unsigned long long b = warpgroup_descriptor(tile_b);
         pin_registers(high);
         pin_registers(cross);
         asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
@@ -364,7 +380,7 @@ private:
         asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
     }
 
-    __device__ __forceinline__ void add(const __half*) {
+    __device__ __forceinline__ void add(const __half*, const __half*) {
         asm volatile("wgmma.wait_group.sync.aligned 1;" : : : "memory");
         pin_registers(high);
 #pragma unroll
@@ -374,13 +390,13 @@ private:
         }
     }
 #elif GEMM_MMA
-    __device__ __forceinline__ void start(const __half*) {}
+    __device__ __forceinline__ void start(const __half*, const __half*) {}
 
     // Products with low parts come first; their sum is scaled, and the high parts are added to it.
-    __device__ __forceinline__ void add(const __half* tile) {
+    __device__ __forceinline__ void add(const __half* tile_a, const __half* tile_b) {
         const int lane = threadIdx.x % 32, wave = threadIdx.x / 32;
         const int row_a = wave / 4 * (WM * 16) + lane % 16, k_a = lane / 16 * 8;
-        const int row_b = ROWS + wave % 4 * (WN * 8) + lane / 16 * 8 + lane % 8, k_b = lane / 8 % 2 * 8;
+        const int row_b = wave % 4 * (WN * 8) + lane / 16 * 8 + lane % 8, k_b = lane / 8 % 2 * 8;
         unsigned high_a[2][WM][4], high_b[2][WN / 2][4];
         float part[TM][TN] = {};
         const auto product = [&](const unsigned (&a)[WM][4], const unsigned (&b)[WN / 2][4]) {
@@ -398,13 +414,13 @@ private:
             unsigned low_a[WM][4], low_b[WN / 2][4];
 #pragma unroll
             for (int i = 0; i < WM; ++i) {
-                ldmatrix_x4<false>(high_a[q][i], tile, split_index(row_a + i * 16, k_a + q * 16), lane);
-                ldmatrix_x4<false>(low_a[i], tile, split_index(row_a + i * 16, k_a + q * 16 + 32), lane);
+                ldmatrix_x4<false>(high_a[q][i], tile_a, split_index(row_a + i * 16, k_a + q * 16), lane);
+                ldmatrix_x4<false>(low_a[i], tile_a, split_index(row_a + i * 16, k_a + q * 16 + 32), lane);
             }
 #pragma unroll
             for (int j = 0; j < WN / 2; ++j) {
-                ldmatrix_x4<false>(high_b[q][j], tile, split_index(row_b + j * 16, k_b + q * 16), lane);
-                ldmatrix_x4<false>(low_b[j], tile, split_index(row_b + j * 16, k_b + q * 16 + 32), lane);
+                ldmatrix_x4<false>(high_b[q][j], tile_b, split_index(row_b + j * 16, k_b + q * 16), lane);
+                ldmatrix_x4<false>(low_b[j], tile_b, split_index(row_b + j * 16, k_b + q * 16 + 32), lane);
             }
             product(low_a, high_b[q]);
             product(high_a[q], low_b);
