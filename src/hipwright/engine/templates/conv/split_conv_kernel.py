@@ -77,7 +77,7 @@ class _SplitConvolution:
         grid = f"cdiv({to_python(w.positions)}, {ROWS}) * cdiv({w.outputs}, {self.columns})"
         grid += (f" * {total}" if total > 1 else "") + self.tile.factor
         title = f"windows by tiles of {ROWS} x {self.columns}, {CHUNK} deep, in two parts"
-        return k.finish(grid, "256", "256, 1", title, self.tile.lds)
+        return k.finish(grid, "256", self.tile.bounds, title, self.tile.lds)
 
     def _locate(self) -> None:
         """Declares the tile: outputs fastest, then groups and phases, since those read the same inputs."""

@@ -89,10 +89,12 @@ def split_product(call: KernelCall) -> Offer | None:
     if p is None or ZERO in p.space or p.dtype != "float32":
         return None
     costs = ProductCost(call, p)
-    if min(costs.m, costs.n) < split_precision.MIN_SIDE or costs.k < split_precision.MIN_DEPTH:
+    side = min(costs.m, costs.n)
+    if side < split_precision.LEAST_SIDE or costs.k < split_precision.LEAST_DEPTH:
         return None
     data: Any = GemmSpec(p.space, p.k, p.dtype)
-    default = bool(call.choices.get(SPLIT)) and costs.split() < min(costs.gemm(), MARGIN * costs.library())
+    usual = side >= split_precision.MIN_SIDE and costs.k >= split_precision.MIN_DEPTH
+    default = usual and bool(call.choices.get(SPLIT)) and costs.split() < min(costs.gemm(), MARGIN * costs.library())
     offer = Offer("split", split_rows.write, [p.a, p.b], [p.output], default, p.finish, data=data)
     offer.row_dim, offer.row_least = 2, 2 * ROW_TILE
     offer.row_whole = bool(call.choices.get(SPLIT)) and split_rows.pays(costs.shape)

@@ -43,8 +43,10 @@ TILE_SECONDS, COLD_SECONDS = 4e-6, 5e-6
 """A tile's first loads and its end, without another block beside it; and what the first tiles wait for more."""
 SPLIT_RATE = 2.2e12
 """Bytes a second of operands and parts in the kernels that split them."""
-MIN_SIDE, MIN_DEPTH = 96, 128
+LEAST_SIDE, LEAST_DEPTH = 64, 64
 """The least rows and columns, and the least k, of a product for which it is offered."""
+MIN_SIDE, MIN_DEPTH = 96, 128
+"""Those of a product for which it may be the default."""
 NAMES = """lds tile tiles_m tiles_n per_batch strip height b row0 col0 row col at p v i j r chunk chunks product exact
 value exponents column_exponents Tile GN slice from count width sums exponent place"""
 
@@ -126,7 +128,7 @@ class SplitProduct(SplitOperands):
         grid += "" if batch == ONE else f" * {factor(batch)}"
         grid += self.tile.factor
         title = f"tiles of {ROWS} x {self.columns}, {CHUNK} deep, in two parts"
-        made = k.finish(grid, "256", "256, 1", title, self.tile.lds)
+        made = k.finish(grid, "256", self.tile.bounds, title, self.tile.lds)
         made.single = True
         return made
 
@@ -249,6 +251,14 @@ class SplitTiling:
     def lds(self) -> str:
         """Bytes of LDS, as plan text."""
         return f"{self.stages} * {8 * CHUNK * ROWS}"
+
+    @property
+    def bounds(self) -> str:
+        """The launch bounds, as C text: those of 512 threads leave NVIDIA's multiprocessors registers for two blocks of
+        64 columns, one of which stores while the other one multiplies.
+        """
+        threads = "256" if self.columns == str(ROW_TILE) else f"({self.columns} < {COLUMNS[-1]} ? 512 : 256)"
+        return f"{threads}, 1"
 
     @property
     def block(self) -> str:
