@@ -20,6 +20,7 @@ from hipwright.engine.rewrite.forms.distances import distances
 from hipwright.engine.rewrite.forms.equations import equations
 from hipwright.engine.rewrite.forms.flat_convolutions import flat_convolutions
 from hipwright.engine.rewrite.forms.last_products import last_products
+from hipwright.engine.rewrite.forms.padded_channels import padded_channels
 from hipwright.engine.rewrite.growing import growing
 from hipwright.engine.rewrite.library_epilogues import library_epilogues
 from hipwright.engine.rewrite.loops.freed import freed
@@ -130,6 +131,7 @@ def _rewritten(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, Graph
         generic, written = equations(generic, choices)
         generic, windows = window_products(generic, choices)
         generic, images = flat_convolutions(generic, choices)
+        generic, filled = padded_channels(generic, choices)
         generic, rows = last_products(generic, choices)
         generic, epilogues = library_epilogues(generic, choices)
         generic, pads = padded_products(generic, choices)
@@ -156,6 +158,7 @@ def _rewritten(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, Graph
                     **written,
                     **windows,
                     **images,
+                    **filled,
                     **rows,
                     **epilogues,
                     **pads,

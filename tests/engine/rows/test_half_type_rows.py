@@ -42,6 +42,28 @@ def test_stores_of_unaligned_rows(dtype: torch.dtype) -> None:
     check(Op(lambda t: t.float().softmax(-1).to(t.dtype)), [x], other=[x[:, :61].contiguous()])
 
 
+@pytest.mark.parametrize(
+    ("width", "dtype", "lanes"),
+    [
+        (320, torch.float16, 8),
+        (640, torch.bfloat16, 16),
+        (192, torch.float16, 8),
+        (512, torch.float16, 32),
+        (448, torch.float16, 32),
+        (160, torch.float32, 8),
+        (320, torch.float32, 16),
+    ],
+)
+def test_lanes_without_idle_vectors(width: int, dtype: torch.dtype, lanes: int) -> None:
+    """A norm's row goes to as many lanes as its vectors fill, so that none is tested; few rows are correct too."""
+    model = torch.nn.LayerNorm(width, dtype=dtype)
+    program = write(captured(model, [torch.empty(1, width, dtype=dtype).expand(1 << 18, width)]))
+    assert parse(program.text).defines(program.knobs)["LANES"] == lanes
+    inputs = [torch.randn(37, width, generator=torch.Generator().manual_seed(width)).to(dtype)]
+    expected, native, _ = reference(model, inputs)
+    compare(run(program, model, inputs)[0], expected, native)
+
+
 def weighted(x: torch.Tensor, weight: torch.Tensor) -> Any:
     return (x * weight[:, :, None]).sum(1) / weight.sum(1, keepdim=True)
 

@@ -61,6 +61,7 @@ def test_groups_of_channels_stored_last(groups: int, channels: int, dtype: torch
     given, other = (torch.randn(n, side, side, channels).to(dtype) for n, side in ((2, 9), (3, 5)))
     text = check(model, [given], other=[other])
     assert f"i / {channels // groups}" not in text, "channels are not split into rows of a group"
+    assert kernels_in(text) == 2 and text.count("rsqrtf(") == 1, "the scale of a group is no element's to compute"
 
 
 @pytest.mark.parametrize("spread", [1, 1 << 30])

@@ -42,6 +42,11 @@ PAIRED_ROW = 4096
 ODD_ROW, ODD_EACH = 64, 6
 """Elements of a short row without vectors, and those that a lane takes of it: means of GELUs over rows of 21 took an
 H200 47 us by four lanes, 93 by sixteen."""
+LINE_LANES, FILLED_KEPT, IDLE = 8, 40, 1.15
+"""Lanes that read a line of memory, values that each may keep, and slots for each vector of a row above which fewer
+lanes take the row, if they leave fewer idle: of 320 halves 32 lanes would have 64 slots for 40 vectors, eight have 40.
+Layer norms of 258048 such rows took an H200 161 us by 32 lanes, twice the time of memory; fewer are not measured.
+"""
 FEW_LONG_ROWS = 2  # which blocks of 512 threads share where they wait for one another
 
 
@@ -139,7 +144,8 @@ class RowPlanner(SharedRowPlanner):
         layout.registers, layout.segments = registers, row.segments
         layout.unaligned, layout.peeled, layout.chunked = row.unaligned, row.peeled, row.packed
         layout.several_rows = mapping == "block" and self.arrays() > 1 and self._reads_row_twice()
-        layout.whole = self.static is not None and 0 < self.static <= threads * KEPT_VALUES and not row.segments
+        kept = max(KEPT_VALUES, row.vec * items)
+        layout.whole = self.static is not None and 0 < self.static <= threads * kept and not row.segments
         once = row.extent <= threads * row.vec * items and not row.cooperative
         layout.rest_items = "1" if once else layout.items
         if row.cooperative:
@@ -219,6 +225,9 @@ class RowPlanner(SharedRowPlanner):
         once = min(items, max(16 // vec, 2))
         if not row.registers and lanes > 8 and vectors % (lanes * once) and vectors % (lanes // 2 * once) == 0:
             lanes //= 2  # every tile is full
+        if row.registers and vec > 1 and self.static and not self._fits_device():
+            busy = _busy_lanes(vectors, lanes, FILLED_KEPT // vec)
+            lanes, items = (busy, -(-vectors // busy)) if busy < lanes else (lanes, items)
         # small blocks where threads have many registers, and where they wait for indices before rows
         block = 64 if self.gathers() else 128 if vec * items >= KEPT_VALUES else 256
         block = self.few_threads(self.rows * lanes, block)
@@ -275,3 +284,14 @@ class RowPlanner(SharedRowPlanner):
     def _stores_along_row(self) -> bool:
         """Whether anything is stored along the row."""
         return any(m.role in (FULL, PART) for m in self.body.stored)
+
+
+def _busy_lanes(vectors: int, lanes: int, most: int) -> int:
+    """The lanes of a row that leave the fewest slots without a vector, if these are many. most: vectors of a lane."""
+
+    def slots(count: int) -> int:
+        return -(-vectors // count) * count
+
+    fewer = [n for n in (lanes // 2, lanes // 4) if n >= LINE_LANES and slots(n) <= n * most]
+    best = min(fewer, key=slots, default=lanes)
+    return best if slots(lanes) > IDLE * slots(best) else lanes

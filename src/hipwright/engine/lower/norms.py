@@ -11,7 +11,7 @@ from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.reduce import INFINITY, Math, finish, vector_norm
 from hipwright.engine.lower.row_order import in_row_order
 from hipwright.engine.lower.table import dims_of, op
-from hipwright.engine.lower.values import NotLowered, Tensor
+from hipwright.engine.lower.values import LoweredItem, NotLowered, Tensor
 from hipwright.engine.lower.views import remap
 
 MANY_GROUPS = 256
@@ -33,10 +33,16 @@ def affine(
     return x
 
 
-def normalise(c: LoweringContext, m: Math, x: Tensor, dims: Sequence[int], eps: float) -> Tensor:
-    """(x - mean) / sqrt(var + eps) over dims (biased variance)."""
+def normalise(c: LoweringContext, m: Math, x: Tensor, dims: Sequence[int], eps: float, *, once: bool = False) -> Tensor:
+    """(x - mean) / sqrt(var + eps) over dims (biased variance).
+
+    once: another kernel than the statistics' may normalise, which reads the scale in place of the squares and does not
+    compute it once more for each element.
+    """
     centred, squares, _ = m.moments(x, dims)
     rstd = m.fn("rsqrt", m.fn("+", m.fn("/", squares, m.count(x, dims)), eps))
+    if once:
+        rstd = c.keep(LoweredItem(c.unique(f"{c.origin}_rstd"), "pw", rstd.dtype, rstd.shape, rstd.at, node=c.origin))
     return m.fn("*", centred, rstd)
 
 
@@ -90,7 +96,7 @@ def group_norm(
     xg, dims = remap(c, x, grouped, lambda i: [i[0], i[1] * per + i[2], *i[3:]]), range(2, len(grouped))
     if c.numel_hint(grouped[:2]) < MANY_GROUPS:
         xg = in_row_order(c, xg, dims)
-    y = normalise(c, m, m.of(xg), dims, eps)
+    y = normalise(c, m, m.of(xg), dims, eps, once=True)
     flat = remap(c, y, x.shape, lambda i: [i[0], i[1] // per, i[1] % per, *i[2:]])
     return finish(c, meta, affine(c, m, flat, weight, bias, 1))
 

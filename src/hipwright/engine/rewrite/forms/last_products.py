@@ -21,7 +21,6 @@ from hipwright.engine.lower.conv import TO_CHANNELS_FIRST, TO_CHANNELS_LAST
 from hipwright.engine.lower.operators import family
 from hipwright.engine.rewrite.forms import conv_layout
 from hipwright.engine.rewrite.node_writer import NodeWriter, Rewrite
-from hipwright.engine.rewrite.pinned_sizes import hint
 
 NORMS = {"batch_norm", "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional"}
 NORMS |= {"_native_batch_norm_legit_no_training", "_batch_norm_with_update_functional"}
@@ -78,16 +77,8 @@ def _is_possible(writer: NodeWriter, node: Node) -> bool:
 
 def _turns(writer: NodeWriter, node: Node) -> bool:
     """Whether a larger convolution turns its image and its result by default."""
-    if not conv_layout.is_candidate(node) or node.kwargs or node.outs[0] is None:
-        return False
-    x, weight, out = writer.meta(node.args[0]), writer.meta(node.args[1]), node.outs[0]
-    if x is None or weight is None or len(x.shape) != 4 or x.dtype not in HALVES:
-        return False
-    if not all(isinstance(size, int) for size in weight.shape):
-        return False
-    image, made = ([hint(size, writer.symbols) for size in shape] for shape in (x.shape, out.shape))
-    sizes = conv_layout.Sizes(x.dtype, image, made, [int(s) for s in weight.shape])
-    return bool(conv_layout.usual(node, sizes))
+    sizes = conv_layout.sizes_of(writer, node)
+    return sizes is not None and sizes.dtype in HALVES and bool(conv_layout.usual(node, sizes))
 
 
 def _wanted(writer: NodeWriter, graph: Graph, found: list[Node]) -> set[str]:
