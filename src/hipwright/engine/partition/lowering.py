@@ -11,9 +11,11 @@ from hipwright.engine.ir.index import Ix, ix
 from hipwright.engine.knobs import Choice
 from hipwright.engine.lower.values import NotLowered, Tensor
 from hipwright.engine.partition import channels_last
+from hipwright.engine.partition.attention_calls import AttentionCalls
 from hipwright.engine.partition.library_calls import LibraryCalls
 from hipwright.engine.partition.loops import loop_call
 from hipwright.engine.partition.operators import TABLE
+from hipwright.engine.partition.plan_views import ATTENTION
 from hipwright.engine.partition.readers import (
     HEAVY,
     PRODUCTS,
@@ -50,6 +52,7 @@ class Lowering(LoweringState):
         super().__init__(graph, choices, outer)
         self.depth: dict[str, int] = {}
         self.library = LibraryCalls(self)
+        self.attention = AttentionCalls(self, self.library)
         self.places = WrittenPlaces(self)
 
     def run(self) -> Lowered:
@@ -137,7 +140,8 @@ class Lowering(LoweringState):
         if why == "":
             return
         if kind in HEAVY:
-            self.library.add(node, why or "no template writes this operator yet: it is the library's")
+            calls = self.attention if kind == ATTENTION else self.library
+            calls.add(node, why or "no template writes this operator yet: it is the library's")
             return
         if kind in TRANSPOSES and not self.library.turns_image(node):
             self._store_before_transpose(node.args[0]["node"], node.name)
