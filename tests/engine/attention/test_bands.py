@@ -293,7 +293,16 @@ def test_heads_behind_positions_are_turned_once() -> None:
 
     inputs = [draw(2, 9, 192)]
     text = check(Op(function), inputs, choices=HEAVY, library=[f"aten.{ATTENTION}.default"])
-    assert WINDOW_CALL in text and text.count("__global__") == 1
+    assert WINDOW_CALL in text and text.count("__global__") == 1 and "transpose(1, 2).contiguous()" not in text
+
+
+def test_a_result_lies_as_its_queries_do() -> None:
+    def function(x: Tensor) -> Tensor:
+        q, k, v = x.tanh().split(4, dim=1)
+        return F.scaled_dot_product_attention(q * 2, k, v, attn_mask=window(q, k)) + q
+
+    text = check(Op(function), stacked(9), other=stacked(13), choices=HEAVY, library=[f"aten.{ATTENTION}.default"])
+    assert "_rows.transpose(1, 2).contiguous()" in text and "_rows = attention_rows.contiguous()" not in text
 
 
 # ---------------------------------------------------------------- masks that stay

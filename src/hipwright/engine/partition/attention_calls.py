@@ -199,7 +199,8 @@ class AttentionCalls:
         self.out.library[node.name] = reason
         self.out.calls.append(call)
         self.out.metas[rows] = outs[0]
-        self.values[node.name] = self._turned_back(node.name, rows, meta)
+        heads_first = bool(self.values[names[0]].buffer)
+        self.values[node.name] = self._turned_back(node.name, rows, meta, heads_first=heads_first)
 
     def _turned(self, name: str) -> str:
         """The plan's view of a tensor with heads behind positions."""
@@ -209,11 +210,16 @@ class AttentionCalls:
         self.out.metas[view] = _turned_meta(self._meta(name))
         return view
 
-    def _turned_back(self, name: str, rows: str, meta: Meta) -> Tensor:
-        """The result with heads before positions: a view for the plan, the rows for kernels."""
+    def _turned_back(self, name: str, rows: str, meta: Meta, *, heads_first: bool) -> Tensor:
+        """The result with heads before positions, which lies in the order of the queries.
+
+        heads_first: that is this order, so that kernels read the view; they read the rows otherwise.
+        """
         view = self.c.unique(name)
-        self.out.views.append(PlanView(view, rows, TURN))
+        self.out.views.append(PlanView(view, rows, f"{TURN}.contiguous()" if heads_first else TURN))
         self.out.metas[view] = meta
+        if heads_first:
+            return self.c.stored(view, meta.dtype, self.c.shape(meta))
         turned = self.out.metas[rows]
         stored = self.c.stored(rows, turned.dtype, self.c.shape(turned))
 
