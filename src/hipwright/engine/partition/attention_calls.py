@@ -25,9 +25,10 @@ from hipwright.engine.partition.library_calls import LibraryCalls
 from hipwright.engine.partition.state import LoweringState, PlanView
 from hipwright.engine.rewrite.attention_pattern import Finder, repeated
 from hipwright.engine.rewrite.contractions import Operand
-from hipwright.engine.templates.attention.bands import Band, band_of, seen_pairs
+from hipwright.engine.templates.attention.bands import Band, band_of, scaled_band, seen_pairs
 from hipwright.engine.templates.attention.problem import MAX_HEAD_SIZE
 
+OPERATOR = "aten.scaled_dot_product_attention.default"
 WINDOW_OPERATOR = "aten._flash_attention_forward.default"
 PACK = 8
 """Head sizes of the kernel of windows are multiples of it."""
@@ -70,6 +71,27 @@ class AttentionCalls:
             self.library.add(form, reason)
         else:
             self._add_window(form, window, reason)
+
+    def written(self, node: Node) -> Callable[[str], None] | None:
+        """What leaves attention that a module writes out to the library, where its scores are scaled products in a band
+        of positions; None where the library does not compute it.
+        """
+        q, k, v = (self.values[a["node"]] for a in node.args[:3])
+        scores, out = self.values[node.args[3]["node"]], node.outs[0]
+        same = {t.dtype for t in (q, k, v)} == {out.dtype if out else ""} and all(t.rank == 4 for t in (q, k, v))
+        if len(node.args) > 4 or not same or not _has_kernel(q, k, v):
+            return None
+        found = scaled_band(scores, q.shape[-2], k.shape[-2])
+        if found is None:
+            return None
+        band, factor = found
+        plainer, window = _without_mask(band, q, k), self._window(band, q, k)
+        args = (*node.args[:3], *((None, 0.0, True) if plainer == CAUSAL else ()))
+        grouped = {"enable_gqa": True} if plainer and q.shape[1] != k.shape[1] else {}
+        form = msgspec.structs.replace(node, op=OPERATOR, args=args, kwargs={"scale": factor, **grouped})
+        if plainer:
+            return lambda reason: self.library.add(form, reason)
+        return None if window is None else lambda reason: self._add_window(form, window, reason)
 
     # ------------------------------------------------------------ masks
 

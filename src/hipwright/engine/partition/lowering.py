@@ -8,6 +8,7 @@ from typing import Any
 from hipwright.capture.graph import Graph, Input, Node, plain, references, several, short
 from hipwright.engine.ir.expr import COMPUTE, HALVES, E, walk
 from hipwright.engine.ir.index import Ix, ix
+from hipwright.engine.ir.operators import ATTENTION as WRITTEN
 from hipwright.engine.knobs import Choice
 from hipwright.engine.lower.values import NotLowered, Tensor
 from hipwright.engine.partition import channels_last
@@ -199,8 +200,10 @@ class Lowering(LoweringState):
         default = next((o.name for o in offers if o.default), fallback)
         default = fallback if self.library.strides_over_image(node) else default
         options = tuple(o.name for o in offers)
-        if node.op.startswith("hip."):  # the engine's own operators have templates only
+        written = self.attention.written(node) if kind == WRITTEN else None
+        if node.op.startswith("hip."):  # the engine's own operators have templates, most of them only
             default = default if default in options else options[0]
+            options = (*options, *(["library"] if written else []))
         else:
             options = (fallback, *options)
         if len(options) > 1:
@@ -208,6 +211,9 @@ class Lowering(LoweringState):
         chosen = self.choices.get(f"call:{node.name}", default)
         chosen = chosen if chosen in options else default
         offer = next((o for o in offers if o.name == chosen), None)
+        if offer is None and written:
+            written(f"call:{node.name} is library")
+            return ""
         if offer is None:
             return f"call:{node.name} is {fallback}" + (": by the static rule" if default == fallback else "")
         for buffer in offer.packed:

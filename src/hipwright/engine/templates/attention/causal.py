@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hipwright.engine.emit.statements import literal
-from hipwright.engine.ir.expr import E
+from hipwright.engine.ir.expr import ROUNDING, E
 from hipwright.engine.ir.index import Ix, Var, ix, nonneg
 from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.attention.problem import AttentionProblem, emit_load, vector_width
@@ -41,10 +41,10 @@ def masked_score(f: AttentionProblem) -> float | None:
     return None if found is None else float(found)
 
 
-def constant_value(e: E, known: Mapping[int, bool] | None = None) -> float | bool | None:
+def constant_value(e: E, known: Mapping[int, float | bool] | None = None) -> float | bool | None:
     """The value of an expression whose comparisons of indices are decided for all indices; None otherwise.
 
-    known: the values of comparisons by their ids, which are taken as they are.
+    known: values of expressions by their ids, taken as they are; then roundings are left out.
     """
     if known and e.id in known:
         return known[e.id]
@@ -56,6 +56,8 @@ def constant_value(e: E, known: Mapping[int, bool] | None = None) -> float | boo
     if e.op == "un" and e.attr in NEGATIONS:
         value = constant_value(e.args[0], known)
         return None if value is None else NEGATIONS[e.attr](value)
+    if known and e.op == "fn" and e.attr in ROUNDING.values():
+        return constant_value(e.args[0], known)
     if e.op == "cast" and e.attr in ("float", "double", "int", "long"):
         value = constant_value(e.args[0], known)
         return (
@@ -74,7 +76,7 @@ ARITHMETIC: dict[str, Callable[[Any, Any], float]] = {
 }
 
 
-def _constant_binary(e: E, known: Mapping[int, bool] | None) -> float | bool | None:
+def _constant_binary(e: E, known: Mapping[int, float | bool] | None) -> float | bool | None:
     a, b = (constant_value(x, known) for x in e.args)
     if e.attr in ARITHMETIC:
         return None if a is None or b is None else ARITHMETIC[e.attr](a, b)
