@@ -8,7 +8,7 @@ from torch import nn
 
 from hipwright.engine import author
 from hipwright.engine.knobs import SPLIT, Value
-from tests.engine.harness import captured
+from tests.engine.harness import Op, captured
 
 CASES: list[tuple[nn.Module, tuple[int, ...], dict[str, Value]]] = [
     (
@@ -55,3 +55,25 @@ def test_defaults_for_nvidia(layer: nn.Module, shape: tuple[int, ...], wanted: d
     found = {key: choice.default for key, choice in author(graph, {SPLIT: True}).space.items()}
     for key, value in wanted.items():
         assert next(v for k, v in found.items() if k.startswith(key)) == value, (key, found)
+
+
+@pytest.mark.parametrize(
+    ("heads", "rows", "shared", "keys", "size", "dtype", "wanted"),
+    [
+        ((40, 20), 1, 20, 1500, 64, torch.float16, "library"),  # Whisper's beams: 75.5 us of 83
+        ((32, 16), 1, 16, 8192, 128, torch.bfloat16, "library"),  # 472 of 480
+        ((4, 32), 1, 32, 4096, 128, torch.bfloat16, "split"),
+        ((64, 32), 1, 8, 4096, 128, torch.bfloat16, "matrix"),
+        ((40, 20), 1, 20, 1500, 64, torch.float32, "split"),
+    ],
+)
+def test_one_query_a_head(
+    heads: tuple[int, int], rows: int, shared: int, keys: int, size: int, dtype: torch.dtype, wanted: str
+) -> None:
+    shapes = ((*heads, rows, size), *[(heads[0], shared, keys, size)] * 2)
+    grouped = {"enable_gqa": True} if shared != heads[1] else {}
+    graph = captured(
+        Op(lambda *x: nn.functional.scaled_dot_product_attention(*x, **grouped)),
+        [torch.empty(shape, dtype=dtype, device="meta") for shape in shapes],
+    )
+    assert author(graph, {SPLIT: True}).space["call:scaled_dot_product_attention"].default == wanted

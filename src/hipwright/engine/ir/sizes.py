@@ -6,9 +6,12 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from hipwright import syntax
-from hipwright.engine.ir.index import ZERO, Fn, Ix, Sym, Var, ix, product, split
+from hipwright.engine.ir.index import ZERO, Fn, Ix, Sym, Var, ix, product, replace, split
 
 _PLAIN = (ast.Constant, ast.Name, ast.Load, ast.UnaryOp, ast.USub, ast.BinOp, ast.Mult)
+
+_SUMS = (*_PLAIN, ast.Add, ast.Sub)
+_SIGNS: dict[type[ast.operator], int] = {ast.Add: 1, ast.Sub: -1}
 
 
 class SizeNotSupported(Exception):
@@ -107,6 +110,24 @@ class SizeReader:
             return _number(text, self._hints) < 0
         except (NameError, ZeroDivisionError):  # a size that loops count, or one that is refused later
             return False
+
+    def written_out(self, p: Ix) -> Ix:
+        """p with the sums that have symbols of their own written out, so that such sums can be compared."""
+        return replace(p, lambda atom: self._sum(atom.name) if isinstance(atom, Sym) else None)
+
+    def _sum(self, name: str) -> Ix | None:
+        """The sum or difference that a derived symbol stands for, None for another symbol."""
+        if name not in self.derived:
+            return None
+        node = syntax.parse(self.derived[name], mode="eval").body
+        parts = [part for part in ast.walk(node) if not isinstance(part, _SUMS)]
+        return None if parts else self._sum_of(node)
+
+    def _sum_of(self, node: ast.AST) -> Ix:
+        if isinstance(node, ast.BinOp):
+            left, right = self._sum_of(node.left), self._sum_of(node.right)
+            return left * right if isinstance(node.op, ast.Mult) else left + right * _SIGNS[type(node.op)]
+        return -self._sum_of(node.operand) if isinstance(node, ast.UnaryOp) else self._read(node)  # type: ignore[arg-type]
 
     def evaluate_derived(self, hints: dict[str, int]) -> None:
         """Add the captured value of each derived size to `hints`. Raises SizeNotSupported where one divides by zero."""

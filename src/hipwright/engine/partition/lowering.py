@@ -8,12 +8,15 @@ from typing import Any
 from hipwright.capture.graph import Graph, Input, Node, plain, references, several, short
 from hipwright.engine.ir.expr import COMPUTE, HALVES, E, walk
 from hipwright.engine.ir.index import Ix, ix
+from hipwright.engine.ir.operators import ATTENTION as WRITTEN
 from hipwright.engine.knobs import Choice
 from hipwright.engine.lower.values import NotLowered, Tensor
 from hipwright.engine.partition import channels_last
+from hipwright.engine.partition.attention_calls import AttentionCalls
 from hipwright.engine.partition.library_calls import LibraryCalls
 from hipwright.engine.partition.loops import loop_call
 from hipwright.engine.partition.operators import TABLE
+from hipwright.engine.partition.plan_views import ATTENTION
 from hipwright.engine.partition.readers import (
     HEAVY,
     PRODUCTS,
@@ -50,6 +53,7 @@ class Lowering(LoweringState):
         super().__init__(graph, choices, outer)
         self.depth: dict[str, int] = {}
         self.library = LibraryCalls(self)
+        self.attention = AttentionCalls(self, self.library)
         self.places = WrittenPlaces(self)
 
     def run(self) -> Lowered:
@@ -137,7 +141,8 @@ class Lowering(LoweringState):
         if why == "":
             return
         if kind in HEAVY:
-            self.library.add(node, why or "no template writes this operator yet: it is the library's")
+            calls = self.attention if kind == ATTENTION else self.library
+            calls.add(node, why or "no template writes this operator yet: it is the library's")
             return
         if kind in TRANSPOSES and not self.library.turns_image(node):
             self._store_before_transpose(node.args[0]["node"], node.name)
@@ -195,8 +200,10 @@ class Lowering(LoweringState):
         default = next((o.name for o in offers if o.default), fallback)
         default = fallback if self.library.strides_over_image(node) else default
         options = tuple(o.name for o in offers)
-        if node.op.startswith("hip."):  # the engine's own operators have templates only
+        written = self.attention.written(node) if kind == WRITTEN else None
+        if node.op.startswith("hip."):  # the engine's own operators have templates, most of them only
             default = default if default in options else options[0]
+            options = (*options, *(["library"] if written else []))
         else:
             options = (fallback, *options)
         if len(options) > 1:
@@ -204,6 +211,9 @@ class Lowering(LoweringState):
         chosen = self.choices.get(f"call:{node.name}", default)
         chosen = chosen if chosen in options else default
         offer = next((o for o in offers if o.name == chosen), None)
+        if offer is None and written:
+            written(f"call:{node.name} is library")
+            return ""
         if offer is None:
             return f"call:{node.name} is {fallback}" + (": by the static rule" if default == fallback else "")
         for buffer in offer.packed:

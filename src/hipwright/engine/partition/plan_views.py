@@ -8,6 +8,7 @@ from typing import Any
 from hipwright.capture.graph import Meta, Node, short
 from hipwright.engine.ir.index import ONE, ZERO, Ix
 from hipwright.engine.ir.index_text import to_python
+from hipwright.engine.ir.operators import ATTENTION as WRITTEN
 from hipwright.engine.lower.table import as_int
 from hipwright.engine.lower.values import Tensor
 from hipwright.engine.partition.state import LoweringState, PlanView
@@ -124,7 +125,7 @@ class PlanViews:
         if node is None or short(node.op) not in ("transpose", "permute"):
             return False
         inner = node.args[0]["node"]
-        return inner in self.out.library and short(self.nodes[inner].op) == ATTENTION
+        return inner in self.out.library and short(self.nodes[inner].op) in (ATTENTION, WRITTEN)
 
 
 def divides(old: Sequence[Ix], new: Sequence[Ix]) -> bool:

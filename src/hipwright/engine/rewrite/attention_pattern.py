@@ -291,7 +291,7 @@ def shared_heads(found: Match, finder: Finder) -> tuple[Operand, Operand] | None
     lead = found.lead[0]
     if not lead or found.q.shape[:-2] != lead:
         return None
-    k, v = (_single(o, lead) or _repeated(o, finder) for o in (found.k, found.v))
+    k, v = (_single(o, lead) or repeated(o, finder) for o in (found.k, found.v))
     if k is None or v is None or not k.shape[:-3] == v.shape[:-3] == lead[:-1]:
         return None
     heads, shared, other = (hint(s, finder.symbols) for s in (lead[-1], k.shape[-3], v.shape[-3]))
@@ -304,7 +304,7 @@ def _single(operand: Operand, lead: Sequence[Any]) -> Operand | None:
     return operand if same else None
 
 
-def _repeated(operand: Operand, finder: Finder) -> Operand | None:
+def repeated(operand: Operand, finder: Finder) -> Operand | None:
     """What `repeat_interleave`, or unsqueeze, expand and reshape, repeated along the heads."""
     node = finder.nodes.get(operand.name)
     if node is None or len(operand.shape) < 3 or operand.order[:-2] != list(range(len(operand.shape) - 2)):
@@ -342,4 +342,4 @@ def _expanded(node: Node, heads: int, finder: Finder) -> str | None:
     return source if same and out[:heads] + out[heads + 1 :] == old[:heads] + old[heads + 1 :] else None
 
 
-__all__ = ["Finder", "Match", "shared_heads"]
+__all__ = ["Finder", "Match", "repeated", "shared_heads"]

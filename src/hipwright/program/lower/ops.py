@@ -28,6 +28,7 @@ from hipwright.program.language import (
     did_you_mean,
     refusal,
 )
+from hipwright.program.lower import window_attention
 from hipwright.program.lower.alignment import on_aligned
 from hipwright.program.lower.private_operators import PRIVATE_OPERATORS
 
@@ -44,6 +45,7 @@ _NOT_PURE = frozenset(
         "triplet_margin_with_distance_loss",
     }
 )
+ATTENTION = "scaled_dot_product_attention"
 _COMPOSITE_TORCH = ("tensor", "unique", "unravel_index", "finfo", "iinfo", "lu")
 _NO_TENSOR_RETURNED = frozenset({"is_complex", "is_floating_point", "result_type", "can_cast", "promote_types"})
 _SWITCHES = {"p": 0.0, "dropout_p": 0.0, "dropout": 0.0, "training": False, "train": False}
@@ -230,7 +232,9 @@ def _restricted(spelled: str, found: Op, packet: Any, allow_random: bool) -> Op:
     for name, neutral in (("inplace", False), ("max_norm", None)):
         if name in names:
             call = _must_be(spelled, call, names.index(name), name, neutral)
-    return on_aligned(call) if spelled.endswith("scaled_dot_product_attention") else call
+    if spelled.startswith(window_attention.NAME):
+        call = window_attention.on_every_device(call)
+    return on_aligned(call) if spelled.startswith(window_attention.NAME) or spelled.endswith(ATTENTION) else call
 
 
 def _is_random(packet: Any) -> bool:
@@ -252,6 +256,8 @@ def _dropout_like(found: Op) -> bool:
 
 
 def _argument_names(found: Op, packet: Any) -> tuple[str, ...]:
+    if isinstance(found, torch._ops.OpOverload):
+        return tuple(a.name for a in found._schema.arguments)
     try:
         return tuple(inspect.signature(found).parameters)
     except (TypeError, ValueError):

@@ -15,6 +15,7 @@ PRIVATE_OPERATORS = frozenset(
         "_fft_c2c",
         "_fft_c2r",
         "_fft_r2c",
+        "_flash_attention_forward",
         "_fused_rms_norm",
         "_grouped_mm",
         "_int_mm",

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hipwright.engine.emit.statements import literal
-from hipwright.engine.ir.expr import E
+from hipwright.engine.ir.expr import ROUNDING, E
 from hipwright.engine.ir.index import Ix, Var, ix, nonneg
 from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.attention.problem import AttentionProblem, emit_load, vector_width
@@ -37,25 +37,37 @@ def masked_score(f: AttentionProblem) -> float | None:
         return None
     query, more = ix(Var("m", f.queries)), ix(Var("u", f.keys))
     lead = [ix(Var(f"i{k}", s)) for k, s in enumerate(f.scores.shape[:-2])]
-    found = _constant_value(f.scores.at([*lead, query, query + 1 + more]))
+    found = constant_value(f.scores.at([*lead, query, query + 1 + more]))
     return None if found is None else float(found)
 
 
-def _constant_value(e: E) -> float | bool | None:
-    """The value of an expression whose comparisons of indices are decided for all indices; None otherwise."""
+def constant_value(e: E, known: Mapping[int, float | bool] | None = None) -> float | bool | None:
+    """The value of an expression whose comparisons of indices are decided for all indices; None otherwise.
+
+    known: values of expressions by their ids, taken as they are; then roundings are left out.
+    """
+    if known and e.id in known:
+        return known[e.id]
     if e.op == "const":
         return e.attr  # type: ignore[no-any-return]
     if e.op in ("sel", "guard"):
-        test = _constant_value(e.args[0])
-        return None if test is None else _constant_value(e.args[1] if test else e.args[2])
-    if e.op == "un" and e.attr == "!":
-        value = _constant_value(e.args[0])
-        return None if value is None else not value
-    if e.op == "cast" and e.attr in ("float", "double"):
-        return _constant_value(e.args[0])
-    return _constant_binary(e) if e.op == "bin" else None
+        test = constant_value(e.args[0], known)
+        return None if test is None else constant_value(e.args[1] if test else e.args[2], known)
+    if e.op == "un" and e.attr in NEGATIONS:
+        value = constant_value(e.args[0], known)
+        return None if value is None else NEGATIONS[e.attr](value)
+    if known and e.op == "fn" and e.attr in ROUNDING.values():
+        return constant_value(e.args[0], known)
+    if e.op == "cast" and e.attr in ("float", "double", "int", "long"):
+        value = constant_value(e.args[0], known)
+        return (
+            None if value is None or (e.attr in ("int", "long") and not math.isfinite(value)) else CASTS[e.attr](value)
+        )
+    return _constant_binary(e, known) if e.op == "bin" else None
 
 
+NEGATIONS: dict[str, Callable[[Any], float | bool]] = {"!": operator.not_, "-": operator.neg}
+CASTS: dict[str, Callable[[Any], float]] = {"float": float, "double": float, "int": int, "long": int}
 ARITHMETIC: dict[str, Callable[[Any, Any], float]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -64,25 +76,34 @@ ARITHMETIC: dict[str, Callable[[Any, Any], float]] = {
 }
 
 
-def _constant_binary(e: E) -> float | bool | None:
-    a, b = (_constant_value(x) for x in e.args)
+def _constant_binary(e: E, known: Mapping[int, float | bool] | None) -> float | bool | None:
+    a, b = (constant_value(x, known) for x in e.args)
     if e.attr in ARITHMETIC:
         return None if a is None or b is None else ARITHMETIC[e.attr](a, b)
     if e.attr in ("&&", "||"):
         certain = e.attr == "||"  # a value of one operand that decides
-        known = [bool(x) for x in (a, b) if x is not None]
-        return certain if certain in known else (not certain if len(known) == 2 else None)
+        decided = [bool(x) for x in (a, b) if x is not None]
+        return certain if certain in decided else (not certain if len(decided) == 2 else None)
     if e.attr not in COMPARISONS:
         return None
     if a is not None and b is not None:
         return COMPARISONS[e.attr](a, b)
-    return _constant_comparison(e.attr, *(_index(x) for x in e.args))
+    return _constant_comparison(e.attr, *(index_of(x) for x in e.args))
 
 
-def _index(e: E) -> Ix | None:
+def index_of(e: E) -> Ix | None:
+    """An integer expression as an index, None for what is not a sum of indices."""
     if e.op == "index":
         return e.attr  # type: ignore[no-any-return]
-    return ix(e.attr) if e.op == "const" and isinstance(e.attr, int) else None
+    if e.op == "cast" and e.attr in ("int", "long") and e.args[0].ctype in ("int", "long"):
+        return index_of(e.args[0])
+    if e.op == "un" and e.attr == "-" and e.ctype in ("int", "long"):
+        inner = index_of(e.args[0])
+        return None if inner is None else -inner
+    if e.op == "bin" and e.attr in ("+", "-") and e.ctype in ("int", "long"):
+        a, b = (index_of(x) for x in e.args)
+        return None if a is None or b is None else (a + b if e.attr == "+" else a - b)
+    return ix(e.attr) if e.op == "const" and type(e.attr) is int else None
 
 
 def _constant_comparison(token: str, a: Ix | None, b: Ix | None) -> bool | None:
@@ -149,4 +170,4 @@ def emit_skipped_values(kernel: CallKernel, f: AttentionProblem, v: Tensor, name
     kernel.close()
 
 
-__all__ = ["emit_early_exit", "emit_skipped_values", "masked_score"]
+__all__ = ["constant_value", "emit_early_exit", "emit_skipped_values", "index_of", "masked_score"]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from hipwright.engine.ir.expr import E, walk
 from hipwright.engine.ir.index import ONE, Ind, Ix, Var, ix
 from hipwright.engine.ir.operators import ATTENTION
+from hipwright.engine.knobs import SPLIT
 from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.access import has_unit_stride, unconditional_loads
 from hipwright.engine.templates.call_kernel import CallKernel
@@ -132,6 +133,21 @@ def _operations(heads: int, rows: int, keys: int, size: int, size_v: int) -> flo
 def is_decoding(rows: int, keys: int) -> bool:
     """Whether few queries of a key head, `rows`, read many keys."""
     return rows <= DECODING_MAX_ROWS and keys >= DECODING_MIN_KEYS
+
+
+LIBRARY_HEADS = 512
+"""Heads of one query each from which the library's kernels, a block a head, read keys and values as fast as a copy: 40
+x 20 heads of 64 over 1500 keys took an H200 75.5 us, and 83 in chunks that a second kernel combines; 32 x 16 of 128
+over 8192 472 and 480.
+"""
+
+
+def is_split_usual(call: KernelCall, f: AttentionProblem) -> bool:
+    """Whether the kernels that divide the keys are the default."""
+    plain = call.kind != ATTENTION and not isinstance(call.arg(3, "attn_mask"), Tensor) and f.dtype != "float32"
+    alone = f.hints["rows"] * f.group == 1 and f.hints["heads"] >= LIBRARY_HEADS
+    library = plain and alone and f.size == f.size_v and f.size % 8 == 0 and bool(call.choices.get(SPLIT))
+    return f.decoding and not library
 
 
 def attention_problem(call: KernelCall, *, weights: bool = False, sinks: bool = False) -> AttentionProblem:
@@ -301,6 +317,7 @@ __all__ = [
     "is_default",
     "is_split",
     "is_split_default",
+    "is_split_usual",
     "key_lead_names",
     "vector_width",
 ]

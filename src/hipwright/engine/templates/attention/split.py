@@ -17,6 +17,7 @@ from hipwright.engine.templates.attention.problem import (
     emit_load,
     emit_score,
     emit_split_index,
+    is_split_usual,
     key_lead_names,
     vector_width,
 )
@@ -45,7 +46,8 @@ def split_keys_attention(call: KernelCall) -> Offer | None:
     f = attention_problem(call, sinks=True)
     if f.hints["rows"] * f.group > 4 * DECODING_MAX_ROWS:
         return None
-    return _offer(call, f, "split", STORE_ABOVE_READ_ONCE if _read_once(f) else STORE_ABOVE, default=f.decoding)
+    above = STORE_ABOVE_READ_ONCE if _read_once(f) else STORE_ABOVE
+    return _offer(call, f, "split", above, default=is_split_usual(call, f))
 
 
 def stored_keys_attention(call: KernelCall) -> Offer | None:
@@ -65,12 +67,10 @@ def _read_once(f: AttentionProblem) -> bool:
 
 
 def _offer(call: KernelCall, f: AttentionProblem, name: str, above: int, *, default: bool) -> Offer:
-    mask = call.arg(3, "attn_mask")
-    masks = [mask] if isinstance(mask, Tensor) else []
-    sinks = [f.sinks] if f.sinks is not None else []
+    more = [t for t in (call.arg(3, "attn_mask"), f.sinks) if isinstance(t, Tensor)]
     outputs = [Output([*f.lead, f.queries, call.args[2].shape[-1]])]
-    limits = [STORE_ABOVE, above, above, *(STORE_ABOVE for _ in (*masks, *sinks))]
-    return Offer(name, write, [*call.args[:3], *masks, *sinks], outputs, default=default, store_above=limits, data=f)
+    limits = [STORE_ABOVE, above, above, *(STORE_ABOVE for _ in more)]
+    return Offer(name, write, [*call.args[:3], *more], outputs, default=default, store_above=limits, data=f)
 
 
 def write(body: CallBody) -> list[EmittedKernel]:
