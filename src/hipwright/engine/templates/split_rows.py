@@ -3,7 +3,7 @@
 A block of 256 threads computes 128 rows of the product, tile after tile of columns, on matrix units of half types
 (gemm/split_precision.py). Each thread adds its sums of a tile to the states of its rows; the threads of a row combine
 them at the end, and one value a row is stored. On NVIDIA GPUs the rows' parts stay in LDS where k is short, so that a
-tile loads its columns alone: the assignment of k-means without distances in memory ("Flash-KMeans", 2026; as attention
+tile loads its columns alone: the assignment of k-means without distances in memory (Flash-KMeans; as attention
 keeps its queries).
 """
 
