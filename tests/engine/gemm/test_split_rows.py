@@ -97,12 +97,12 @@ def test_a_loss_over_a_vocabulary_stores_no_logits() -> None:
 def test_when_it_is_the_default() -> None:
     """Where the blocks of rows alone fill a device; then the LDS of its GPUs says what is kept."""
 
-    def default(rows: int, **more: Any) -> Any:
+    def default(rows: int, columns: int = 1024, **more: Any) -> Any:
         model = Of(REDUCED["place"])
-        return author(captured(model, [torch.empty(rows, 128), torch.empty(1024, 128)]), {SPLIT: True, **more})
+        return author(captured(model, [torch.empty(rows, 128), torch.empty(columns, 128)]), {SPLIT: True, **more})
 
-    for rows, expected in ((1 << 17, "whole"), (1 << 12, "tiles")):
-        found = {key: choice.default for key, choice in default(rows).space.items() if key.endswith(":rows")}
+    for rows, columns, expected in ((1 << 17, 1024, "whole"), (1 << 12, 1024, "tiles"), (1 << 13, 1 << 13, "tiles")):
+        found = {key: choice.default for key, choice in default(rows, columns).space.items() if key.endswith(":rows")}
         assert list(found.values()) == [expected]
     for lds, ring, kept in ((0, 2, 0), (101376, 2, 0), (232448, 4, 4)):
         text = default(1 << 17, **{SPLIT_LDS: lds}).program.text

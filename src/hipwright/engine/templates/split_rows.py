@@ -3,7 +3,7 @@
 A block of 256 threads computes 128 rows of the product, tile after tile of columns, on matrix units of half types
 (gemm/split_precision.py). Each thread adds its sums of a tile to the states of its rows; the threads of a row combine
 them at the end, and one value a row is stored. On NVIDIA GPUs the rows' parts stay in LDS where k is short, so that a
-tile loads its columns alone: the assignment of k-means without distances in memory ("Flash-KMeans", 2026; as attention
+tile loads its columns alone: the assignment of k-means without distances in memory (Flash-KMeans; as attention
 keeps its queries).
 """
 
@@ -54,10 +54,12 @@ def write(body: CallBody) -> list[EmittedKernel]:
 
 
 def pays(shape: ProductShape) -> bool:
-    """Whether blocks that compute all columns of their rows are estimated faster than tiles."""
+    """Whether blocks that compute all columns of their rows fill a device, and are estimated faster than tiles."""
     tiles, blocks = ceil(shape.n / ROWS), shape.batch * ceil(shape.m / ROWS)
     one = ceil(shape.k / CHUNK) * CHUNK_SECONDS[WIDTHS[0]] + ADDED_SECONDS
     whole = LAUNCH + COLD_SECONDS + ceil(blocks / COMPUTE_UNITS) * (tiles * one + TILE_SECONDS)
+    if blocks < COMPUTE_UNITS:
+        return False
     _, slices = tiling_for(shape, WIDTHS[:1])
     reduced = LAUNCH + ceil(blocks * tiles / COMPUTE_UNITS) * REDUCED_SECONDS
     return whole < tiles_seconds(shape, WIDTHS[0], slices) + reduced
