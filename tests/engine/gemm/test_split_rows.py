@@ -104,7 +104,7 @@ def test_when_it_is_the_default() -> None:
     for rows, columns, expected in ((1 << 17, 1024, "whole"), (1 << 12, 1024, "tiles"), (1 << 13, 1 << 13, "tiles")):
         found = {key: choice.default for key, choice in default(rows, columns).space.items() if key.endswith(":rows")}
         assert list(found.values()) == [expected]
-    for lds, ring, kept in ((0, 2, 0), (101376, 2, 0), (232448, 4, 4)):
+    for lds, ring, kept in ((0, 2, 0), (101376, 4, 4), (232448, 4, 4)):
         text = default(1 << 17, **{SPLIT_LDS: lds}).program.text
         assert f"SPLIT_RING = knob({ring}," in text and f"SPLIT_KEPT = knob({kept}," in text
 

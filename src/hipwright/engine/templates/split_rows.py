@@ -34,7 +34,9 @@ from hipwright.engine.templates.offers import KernelCall
 from hipwright.engine.templates.row_tiles import RowTileStates
 
 WIDTHS = (128, 64)
-"""Columns of a tile; of 64 a multiprocessor may hold two blocks, one of which multiplies while the other one adds."""
+"""Columns of a tile; of 64 NVIDIA's multiprocessors hold two blocks, one of which multiplies while the other one adds:
+131072 x 1024 x 128 with the place of the least took an H200 348 and 325 us, 1000000 x 1024 x 128 2.83 and 2.69 ms.
+"""
 RING = (2, 3, 4, 6)
 """Chunks of columns in LDS."""
 KEPT = (0, 2, 4, 6, 8)
@@ -69,7 +71,7 @@ class _SplitRows(SplitOperands):
     """Blocks compute all columns of 128 rows."""
 
     def __init__(self, body: CallBody) -> None:
-        width = int(body.choose("width", WIDTHS, WIDTHS[0]))
+        width = int(body.choose("width", WIDTHS, WIDTHS[bool(body.call.choices.get(SPLIT))]))
         ring, kept = _chunks_in_lds(body.call, width, ceil(body.hint(body.data.k) / CHUNK))
         self.width = width
         self.ring = body.knob("SPLIT_RING", ring, RING, "chunks of columns in LDS")

@@ -98,6 +98,8 @@ class ProductCost:
                 rate /= 2  # partly empty tiles, or a k shorter than the pipeline
             if self.batch > 1 and (self.n % 4 or self.k % 4):
                 rate /= 2  # no vectorised loads
+            if 64 < (side := min(self.m, self.n)) < 128:
+                rate *= side / 128  # of two tiles of 64: 409600 x 80 x 256 took an H200 587 us
         elif self.batch > 1 and max(self.m, self.n) <= 64:
             rate /= 2
         read = LIBRARY_GEMV_READ_RATE if is_gemv else LIBRARY_READ_RATE

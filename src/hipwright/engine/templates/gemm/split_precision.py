@@ -39,13 +39,17 @@ STAGES_LDS = {2: 64 << 10, 3: 96 << 10, 4: 128 << 10}
 """Bytes of LDS by stages, at most."""
 CHUNK_SECONDS = {64: 0.52e-6, 128: 0.7e-6}
 """Round figures of an H100: a chunk of 32 of a tile of 128 rows and so many columns, one block on a multiprocessor."""
-TILE_SECONDS, COLD_SECONDS = 4e-6, 5e-6
-"""A tile's first loads and its end, without another block beside it; and what the first tiles wait for more."""
-SPLIT_RATE = 2.2e12
-"""Bytes a second of operands and parts in the kernels that split them."""
+TILE_SECONDS, COLD_SECONDS = 8.5e-6, 5e-6
+"""A tile's first loads and its end, without another block beside it: 262144 x 256 x 256 took an H200 462 us; and what
+the first tiles wait for more."""
+PAIR_CHUNK_SECONDS, PAIR_TILE_SECONDS = 0.78e-6, 5.3e-6
+"""Those of two tiles of 64 columns, whose blocks share a multiprocessor: ten such layers took an H200 1.25 times less
+with an assumed 0.78 for the chunks."""
+SPLIT_RATE = 3.0e12
+"""Bytes a second of operands and parts in the kernels that split them: 268 MB in 129 us, 420 MB in about 270."""
 LEAST_SIDE, LEAST_DEPTH = 64, 64
 """The least rows and columns, and the least k, of a product for which it is offered."""
-MIN_SIDE, MIN_DEPTH = 96, 128
+MIN_SIDE, MIN_DEPTH = 64, 128
 """Those of a product for which it may be the default."""
 NAMES = """lds tile tiles_m tiles_n per_batch strip height b row0 col0 row col at p v i j r chunk chunks product exact
 value exponents column_exponents Tile GN slice from count width sums exponent place"""
@@ -69,9 +73,12 @@ def tiling_for(shape: ProductShape, widths: Sequence[int] = COLUMNS) -> tuple[in
 def tiles_seconds(shape: ProductShape, columns: int, slices: int) -> float:
     """The estimated time of the product of split operands."""
     tiles = shape.batch * ceil(shape.m / ROWS) * ceil(shape.n / columns)
-    waves, chunks = ceil(tiles * slices / COMPUTE_UNITS), ceil(ceil(shape.k / CHUNK) / slices)
+    chunks = ceil(ceil(shape.k / CHUNK) / slices)
     sums = 8.0 * tiles * slices * ROWS * columns / CACHE_RATE + 3 * LAUNCH if slices > 1 else 0.0
-    return LAUNCH + COLD_SECONDS + waves * (chunks * CHUNK_SECONDS[columns] + TILE_SECONDS) + sums
+    chunk, end, units = CHUNK_SECONDS[columns], TILE_SECONDS, COMPUTE_UNITS
+    if columns < COLUMNS[-1] and tiles * slices > COMPUTE_UNITS:
+        chunk, end, units = PAIR_CHUNK_SECONDS, PAIR_TILE_SECONDS, 2 * COMPUTE_UNITS
+    return LAUNCH + COLD_SECONDS + ceil(tiles * slices / units) * (chunks * chunk + end) + sums
 
 
 def write(body: CallBody) -> list[EmittedKernel]:
