@@ -71,7 +71,8 @@ __device__ void combine_column_partials(T (&v)[N], const T* partials, int blocks
 #pragma unroll
             for (int i = 0; i < AT_ONCE; ++i) {
                 const int block = first + i * GROUPS;
-                found[i] = block < blocks ? partials[block * ALL + k % ALL] : start;
+                found[i] = start;
+                if (block < blocks) found[i] = partials[block * ALL + k % ALL];  // a choice of structs is one of addresses
             }
             total = op(total, combine_strided(found, 1, AT_ONCE, op));
         }
