@@ -26,7 +26,7 @@ from hipwright.engine.templates.gemm.tiling import LAUNCH, MEMORY_RATE, ProductS
 from hipwright.engine.templates.offers import KernelCall, Offer, Output, regroup
 
 MAX_TAPS = 1024
-"""Of a phase: larger windows are products of transforms in any library."""
+"""Of a phase. Larger windows are not tried."""
 LEAST_CHANNELS, LEAST_OUTPUTS = 12, 24
 """Of a group: with fewer, most of a chunk or a tile is empty."""
 IMAGE_RATE = 2.0e12

@@ -15,7 +15,7 @@ from hipwright.engine.templates.gemm.gemv_plan import (
     lane_groups,
     threads_across,
 )
-from hipwright.engine.templates.gemm.split_k import SPLITS, SplitKPartials
+from hipwright.engine.templates.gemm.split_k import SPLITS, SplitKPartials, locate_block
 
 
 def write(body: CallBody) -> list[EmittedKernel]:
@@ -87,15 +87,7 @@ class _Gemv:
         """
         k = self.k
         k.line(f"constexpr int VECTORS = {self.vectors_per_block}, WIDTH = {self.spec.width};")
-        k.line("unsigned block_index = blockIdx.x;")
-        if self.split > 1:
-            k.line(f"const {k.kind} split = block_index % {self.split};")
-            k.line(f"block_index /= {self.split};")
-        k.line(f"const unsigned tiles = ({self.rows} + {tile} - 1) / {tile};")
-        k.line(f"const {k.kind} tile = block_index % tiles;")
-        k.line("block_index /= tiles;")
-        chunks = f"(({self.vector_count} + VECTORS - 1) / VECTORS)"
-        k.line(f"const {k.kind} first_vector = block_index % {chunks} * VECTORS, b = block_index / {chunks};")
+        locate_block(k, self.split, self.rows, tile, self.vector_count)
         if self.split == 1:
             k.line(f"const {k.kind} k_begin = 0, k_end = {self.depth};")
             return

@@ -27,7 +27,7 @@ from hipwright.engine.templates.call_operands import Place
 from hipwright.engine.templates.gemm.contraction import product_of
 from hipwright.engine.templates.gemm.cost import MARGIN, ProductCost
 from hipwright.engine.templates.gemm.gemv_plan import ITEM_BYTES, MAX_VECTORS, VECTOR_CHUNK, plan, width_along
-from hipwright.engine.templates.gemm.split_k import SPLITS, SplitKPartials
+from hipwright.engine.templates.gemm.split_k import SPLITS, SplitKPartials, locate_block
 from hipwright.engine.templates.gemm.tiling import COMPUTE_UNITS
 from hipwright.engine.templates.offers import STORE_ABOVE, KernelCall, Offer, Output
 from hipwright.engine.templates.packed import LONG_WIDTHS, packed_width, with_positions
@@ -199,17 +199,10 @@ class _Skinny:
             "constexpr int TILES = (VECTORS + SKINNY_VECTORS - 1) / SKINNY_VECTORS;",
             f"constexpr int WAVES = {self.block} / SKINNY_LANES;",
             "const int lane = threadIdx.x % SKINNY_LANES, wave = threadIdx.x / SKINNY_LANES;",
-            "unsigned block_index = blockIdx.x;",
         ):
             k.line(text)
-        if self.split > 1:
-            k.line(f"const {k.kind} split = block_index % {self.split};")
-            k.line(f"block_index /= {self.split};")
-        k.line(f"const unsigned tiles = ({self.rows} + ROWS - 1) / ROWS;")
-        k.line(f"const {k.kind} row0 = block_index % tiles * ROWS;")
-        k.line("block_index /= tiles;")
-        chunks = f"(({self.count} + VECTORS - 1) / VECTORS)"
-        k.line(f"const {k.kind} first_vector = block_index % {chunks} * VECTORS, b = block_index / {chunks};")
+        locate_block(k, self.split, self.rows, "ROWS", self.count)
+        k.line(f"const {k.kind} row0 = tile * ROWS;")
         if self.split == 1:
             k.line(f"const {k.kind} pack_begin = 0, pack_end = ({self.depth} + WIDTH - 1) / WIDTH;")
             return

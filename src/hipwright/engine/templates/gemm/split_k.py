@@ -53,3 +53,20 @@ class SplitKPartials:
         k.epilogue("total", index)
         grid = f"cdiv({to_python(product(list(self.shape)))}, {BLOCK})"
         return k.finish(grid, str(BLOCK), str(BLOCK), "the blocks' parts are sum_kernel in order")
+
+
+def locate_block(k: CallKernel, split: int, rows: str, height: str, vectors: str) -> None:
+    """Decodes blockIdx.x = (batch, vectors, rows, split), the last fastest: declares `split` (where k is divided),
+    `tile`, `first_vector` and `b`.
+
+    rows: their number; height: those of a tile; vectors: their number, of which a block has VECTORS; C texts.
+    """
+    k.line("unsigned block_index = blockIdx.x;")
+    if split > 1:
+        k.line(f"const {k.kind} split = block_index % {split};")
+        k.line(f"block_index /= {split};")
+    k.line(f"const unsigned tiles = ({rows} + {height} - 1) / {height};")
+    k.line(f"const {k.kind} tile = block_index % tiles;")
+    k.line("block_index /= tiles;")
+    chunks = f"(({vectors} + VECTORS - 1) / VECTORS)"
+    k.line(f"const {k.kind} first_vector = block_index % {chunks} * VECTORS, b = block_index / {chunks};")

@@ -57,9 +57,7 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
     narrow = alignment_tests(body, [(b, body.pointers[b]) for b in [*read, *_written(body)]], vec)
     last = f"i{len(splits) - 1}" if splits else "i"
     strided = strided_vectors(values, last)
-    if strided and splits:
-        narrow.append(f"{body.as_index(emit.position(group.space[-1]))} % {vec} == 0")
-    narrow = list(dict.fromkeys([*narrow, *(test for vectors in strided for test in vectors.tests(body, vec, last))]))
+    narrow = list(dict.fromkeys([*narrow, *(vectors.is_aligned(body, vec) for vectors in strided)]))
     divisions = SharedDivisions.of(body, values)
     divisions.load(body)
     emit.open(f"if ({' && '.join([f'has_whole_vectors<{items}, {vec}>(base, {step}, {bound})', *narrow])})")
@@ -70,7 +68,7 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
         emit.line(f"const auto {tile} = load_whole_vectors<{items}, {vec}>({arguments});")
         tiles[buffer, flat.key] = f"{tile}.v[k]"
     for vectors in strided:
-        tiles |= vectors.load(body, knobs, splits, bound)
+        tiles |= vectors.load(body, knobs, last, splits, bound)
     divisions.open(body)
     outs = {}
     for member in body.stored:
