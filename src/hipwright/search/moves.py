@@ -57,7 +57,18 @@ _BLOCKS = (
     "STENCIL_BLOCK",
     "TINY_BLOCK",
 )
-_TILES = ("GEMM_M", "GEMM_N", "FULL_K_M", "FULL_K_N", "SPLIT_M", "SPLIT_N", "ATTN_ROWS", "ATTN_KEYS", "RNN_ROWS")
+_TILES = (
+    "GEMM_M",
+    "GEMM_N",
+    "FULL_K_M",
+    "FULL_K_N",
+    "SPLIT_M",
+    "SPLIT_N",
+    "ATTN_ROWS",
+    "ATTN_KEYS",
+    "RNN_ROWS",
+    "RNN_SHARED_ROWS",
+)
 _STAGING = ("lds_cache", "row_cache", "LDS_TILES", "intermediate", "stages", "SPLIT_STAGES", "TRANSPOSE_TILE")
 
 WIDER = Move("wider accesses", "load and store more bytes with each instruction", _VECTOR, "up")
@@ -75,7 +86,10 @@ MATRIX = Move("matrix units", "another form of the product", ("call", "attention
 SWIZZLE = Move("padding", "another layout of LDS, or less of it", ("pad", "lds_cache", "TRANSPOSE_TILE", "map"))
 SHUFFLE = Move("shuffles", "reduce in a wave before LDS is used", ("map", "LANES", "COLUMNS"))
 SPLIT_WORK = Move(
-    "split", "divide the work among more blocks", ("split", "cooperative", "COOP_BLOCKS", "RNN_SPLIT"), "up"
+    "split",
+    "divide the work among more blocks",
+    ("split", "cooperative", "COOP_BLOCKS", "RNN_SPLIT", "RNN_LANES"),
+    "up",
 )
 PERSIST = Move("persistent blocks", "a block takes several pieces in turn", ("persistent", "VECS", "PLANES", "call"))
 SMALLER = Move("smaller tiles", "more, smaller blocks", (*_TILES, *_BLOCKS), "down")

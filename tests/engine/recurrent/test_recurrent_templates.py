@@ -4,6 +4,7 @@ builds.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from torch.utils._pytree import tree_leaves
 from hipwright.capture.graph import Graph
 from hipwright.capture.recurrent_shapes import steps_unwalked
 from hipwright.engine import explain, space, write
+from hipwright.engine.templates.recurrent.spread import best_spread
+from hipwright.engine.templates.recurrent.text import GATES
 from hipwright.program import parse
 from hipwright.toolchain.amd import offline as amdgpu
 from tests.engine.harness import CACHE, captured, check, kernels_in, run
@@ -88,6 +91,43 @@ def test_options(model: torch.nn.Module, states: list[Any], choices: dict[str, A
     verify(Layer(model), [draw(4, 3, width), *(draw(*s) for s in states)], choices=choices, wave=wave)
 
 
+@pytest.mark.parametrize(
+    ("model", "rows", "states", "knobs"),
+    [
+        (LSTM(7, 20, bidirectional=True), 5, 0, {"RNN_LANES": 8, "RNN_UNITS": 4, "RNN_SHARED_ROWS": 4}),
+        (LSTM(5, 24, 2), 5, 2, {"RNN_LANES": 4, "RNN_UNITS": 8, "RNN_SHARED_ROWS": 8}),
+        (GRU(5, 45), 9, 1, {}),
+        (RNN(5, 70, nonlinearity="relu", bias=False), 3, 0, {"RNN_LANES": 32, "RNN_UNITS": 16, "RNN_SHARED_ROWS": 16}),
+        (GRU(5, 33).half(), 4, 1, {"RNN_UNITS": 4}),
+    ],
+)
+@pytest.mark.parametrize("last", [False, True])
+def test_spread_weights(model: torch.nn.Module, rows: int, states: int, knobs: dict[str, int], last: bool) -> None:
+    """Blocks with some hidden units each exchange the states of every step, also where rows and units fill no block."""
+    width: Any = model.input_size
+    hidden: Any = model.hidden_size
+    dtype, kind = next(model.parameters()).dtype, type(model).__name__.lower().replace("rnn", "rnn_relu")
+    layers: Any = model.num_layers
+    given = [draw(layers, rows, hidden, dtype=dtype)] * states
+    choices = {f"call:{kind}_layer_{k}:weights": "spread" for k in range(layers)}
+    text = verify(Layer(model, last=last), [draw(4, rows, width, dtype=dtype), *given], choices={**choices, **knobs})
+    assert "_spread" in text and "publish_at_step(" in text
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn_tanh"])
+def test_a_spread_fits_every_target(kind: str) -> None:
+    """All blocks of a group are on the device at once, the smallest and the processor too, and leave some registers."""
+    for hidden, rows, directions in itertools.product(range(8, 1100, 36), (1, 7, 64, 500), (1, 2)):
+        spread = best_spread(kind, hidden, rows, directions, 4)
+        if spread is None:
+            assert rows > 1 or hidden > 500
+            continue
+        blocks, threads = -(-hidden // spread.units), -(-spread.units * spread.lanes // 64) * 64
+        assert blocks <= 64 and blocks * (threads + 64) <= 24576
+        assert blocks * -(-rows // spread.rows) * directions <= 132
+        assert GATES[kind] * hidden / spread.lanes + GATES[kind] * spread.rows < 65536 / max(threads, 257)
+
+
 @pytest.mark.parametrize("hidden", [1, 3, 5, 9])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_streamed_weights_of_both_directions_are_aligned(hidden: int, dtype: torch.dtype) -> None:
@@ -154,7 +194,7 @@ def layer_graph(model: torch.nn.Module, batch: int) -> tuple[str, Graph]:
 
 
 def test_large_layers_are_left_to_the_library_by_default() -> None:
-    for model, batch in ((LSTM(4, 256), 2), (LSTM(4, 64).half(), 600)):
+    for model, batch in ((LSTM(4, 1024), 2), (LSTM(4, 256), 600), (LSTM(4, 64).half(), 600)):
         key, graph = layer_graph(model, batch)
         assert space(graph)[key].default == "library"
         assert "torch.lstm(" in write(graph).text
@@ -179,6 +219,11 @@ def test_unsupported_layers_are_left_to_the_library() -> None:
         (RNN(4, 256), 1024),
         (GRU(4, 128).half(), 16),
         (LSTM(4, 512), 8),
+        (LSTM(4, 640), 16),
+        (GRU(4, 768), 10),
+        (GRU(4, 512), 10),
+        (RNN(4, 512), 16),
+        (LSTM(4, 256), 64),
     ],
 )
 def test_no_scratch_at_default_knobs(model: torch.nn.Module, batch: int) -> None:

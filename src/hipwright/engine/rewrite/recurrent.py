@@ -15,6 +15,7 @@ from hipwright.capture.graph import Graph, Meta, Node, Size, short
 from hipwright.engine.ir.operators import RECURRENT_LAYER
 from hipwright.engine.knobs import Choice
 from hipwright.engine.rewrite.pinned_sizes import metas
+from hipwright.engine.templates.recurrent.spread import LIBRARY_CYCLES, best_spread
 from hipwright.engine.templates.recurrent.text import GATES
 
 CELLS = {"lstm_cell": 4, "gru_cell": 3, "rnn_tanh_cell": 1, "rnn_relu_cell": 1}
@@ -80,13 +81,18 @@ def _hidden(node: Node, known: Mapping[str, Meta | None]) -> int:
 
 
 def _small(node: Node, known: Mapping[str, Meta | None], hints: Mapping[str, int]) -> bool:
-    """The default: the template where recurrent weights fit near the block that uses them and the batch is small."""
+    """The default: the template where recurrent weights fit near the block that uses them and the batch is small, or
+    where they are spread over blocks and a step takes less than the library's.
+    """
     meta, hidden = _meta(node.args[0], known), _hidden(node, known)
     assert meta is not None
-    width = 4 if meta.dtype == "float32" else 2
+    kind, width = short(node.op), 4 if meta.dtype == "float32" else 2
     batch = meta.shape[0 if node.args[8] else 1]
     rows = batch if isinstance(batch, int) else hints.get(batch, MANY_ROWS)
-    close = GATES[short(node.op)] * hidden * hidden * width <= RESIDENT_BYTES
+    close = GATES[kind] * hidden * hidden * width <= RESIDENT_BYTES
+    if width == 4 and not close:
+        spread = best_spread(kind, hidden, rows, 2 if node.args[7] else 1, 16 // width)
+        return spread is not None and spread.cycles <= LIBRARY_CYCLES
     return close and (width == 4 or rows <= MANY_ROWS)
 
 

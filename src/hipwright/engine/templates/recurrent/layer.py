@@ -11,6 +11,8 @@ from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.offers import KernelCall, Offer, Output
+from hipwright.engine.templates.recurrent.spread import LANES, LIBRARY_CYCLES, SHARED_ROWS, UNITS, Spread, best_spread
+from hipwright.engine.templates.recurrent.spread_text import spread_text
 from hipwright.engine.templates.recurrent.text import GATES, LayerSpec, layer_text
 
 REGISTERS = 65536
@@ -40,6 +42,12 @@ class RecurrentLayer:
     def gates(self) -> int:
         """Rows of the weight matrix per hidden unit."""
         return GATES[self.kind]
+
+    @property
+    def spread(self) -> Spread | None:
+        """How its weights would be spread over many blocks."""
+        vector = 4 if self.dtype == "float32" else 8
+        return best_spread(self.kind, self.hidden, self.rows, self.directions, vector)
 
 
 def persistent(call: KernelCall) -> Offer:
@@ -78,22 +86,54 @@ def write(body: CallBody) -> list[EmittedKernel]:
     Layers of one kind and size share the text of the kernels, which is therefore device code that is written once.
     """
     layer: RecurrentLayer = body.data
-    default = "resident" if _weights_fit(layer) else "streamed"
-    streamed = body.choose("weights", ("resident", "streamed"), default) == "streamed"
-    knobs = _ask_knobs(body, layer, streamed)
+    spread = layer.spread
+    fast = spread and spread.cycles <= LIBRARY_CYCLES and layer.dtype == "float32"
+    default = "resident" if _weights_fit(layer) else "spread" if fast else "streamed"
+    weights = body.choose("weights", ("resident", "streamed", *["spread"] * bool(spread)), default)
+    streamed = weights == "streamed"
+    knobs = _spread_knobs(body, spread) if weights == "spread" and spread else _ask_knobs(body, layer, streamed)
     numbers = "".join(name.removeprefix(wanted).lower() for wanted, name in knobs.items())
     outputs = body.stored(0) is not None
-    name = f"{layer.kind}_{layer.hidden}_{layer.dtype}{'_streamed' * streamed}{'' if outputs else '_last'}{numbers}"
+    way = "" if weights == "resident" else f"_{weights}"
+    name = f"{layer.kind}_{layer.hidden}_{layer.dtype}{way}{'' if outputs else '_last'}{numbers}"
     spec = LayerSpec(
         name=name, kind=layer.kind, ctype=STORAGE[layer.dtype], hidden=layer.hidden, streamed=streamed, outputs=outputs
     )
     kernels = _packing_launch(body, layer, spec) if streamed else []
     kernels.append(_layer_launch(body, layer, spec, kernels[0].writes[0] if streamed else ""))
+    text = layer_text(spec)
+    if weights == "spread":
+        _spread_launch(body, layer, kernels[-1])
+        text = spread_text(spec)
     for kernel in kernels:
         kernel.grid, kernel.block = _with_knob_names(kernel.grid, knobs), _with_knob_names(kernel.block, knobs)
     kernels[-1].used |= {"load_16_bytes", "lane_reduce_scatter"}
-    kernels[-1].device[name] = _with_knob_names(layer_text(spec), knobs)
+    kernels[-1].device[name] = _with_knob_names(text, knobs)
     return kernels
+
+
+def _spread_launch(body: CallBody, layer: RecurrentLayer, kernel: EmittedKernel) -> None:
+    """Changes the launch of a layer to that of one whose weights are spread: many blocks, and what they exchange."""
+    size = ix(2 * layer.directions * layer.hidden) * layer.batch + 1
+    exchanged = body.temporary("exchanged", [size], "int64", zero=True)
+    groups = f"cdiv({to_python(layer.batch)}, RNN_SHARED_ROWS) * {layer.directions}"
+    kernel.grid = f"cdiv({layer.hidden}, RNN_UNITS) * {groups}"
+    kernel.block = "cdiv(RNN_UNITS * RNN_LANES, 64) * 64"
+    kernel.arguments += [exchanged, str(layer.directions)]
+    kernel.reads = [*kernel.reads, exchanged]
+    kernel.writes = [*kernel.writes, exchanged]
+    kernel.used |= {"take_block_ticket", "publish_at_step", "await_step", "schedule_barrier"}
+
+
+def _spread_knobs(body: CallBody, spread: Spread) -> dict[str, str]:
+    """The knobs of a layer whose weights are spread: {name in the text: macro}."""
+    return {
+        "RNN_LANES": body.knob("RNN_LANES", spread.lanes, LANES, "lanes of a hidden unit of a spread layer"),
+        "RNN_SHARED_ROWS": body.knob(
+            "RNN_SHARED_ROWS", spread.rows, SHARED_ROWS, "batch rows that blocks share in a spread layer"
+        ),
+        "RNN_UNITS": body.knob("RNN_UNITS", spread.units, UNITS, "hidden units of a block of a spread layer"),
+    }
 
 
 def _packing_launch(body: CallBody, layer: RecurrentLayer, spec: LayerSpec) -> list[EmittedKernel]:

@@ -1,0 +1,68 @@
+"""A recurrent layer whose weights are spread over the registers of many blocks, for all time steps (spread_text.py).
+
+A group of blocks shares a few batch rows of one direction: each block has some hidden units, and publishes their states
+at every step to the others in words that tell their step (hipwright/exchange.h), without fences or counters. Blocks
+take tickets, so that those of a group are neighbours in the order of their starts: there is progress as long as the
+blocks of one group fit the device. The idea is that of persistent RNNs (Diamos et al., ICML 2016).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from hipwright.engine.templates.recurrent.text import GATES
+
+COMPUTE_UNITS, GROUP_BLOCKS = 132, 64
+"""Compute units that work at once, and the blocks of a group, which every device has to hold."""
+FIBERS, BLOCK_FIBERS = 24576, 64
+"""Threads that the cpu target keeps at once, and those that it reckons for each block beside its own."""
+BLOCK_REGISTERS, THREAD_REGISTERS, OTHER_REGISTERS = 65536, 255, 48
+"""Registers of a block and of a thread, and those of a thread beside weights and sums."""
+LANES, SHARED_ROWS, UNITS = (4, 8, 16, 32), (1, 2, 4, 8, 16), (4, 8, 16, 32, 64)
+LDS = 48 << 10  # bytes that every target gives a block
+LIBRARY_CYCLES, EXCHANGE_CYCLES = 7000, 2200
+"""A step of cuDNN's LSTM of 256 to 512 units on an H100 takes 4 us; publishing, and loading from another block's cache
+line, is estimated.
+"""
+
+
+class Spread(NamedTuple):
+    """How a layer is spread: lanes of a unit, batch rows of a group, units of a block, and the cycles of a step."""
+
+    lanes: int
+    rows: int
+    units: int
+    cycles: int
+
+
+def best_spread(kind: str, hidden: int, rows: int, directions: int, vector: int) -> Spread | None:
+    """The spread with the fewest estimated cycles, None where none has all its blocks at once.
+
+    rows: batch rows. vector: elements of 16 bytes.
+    """
+    return min(_spreads(GATES[kind], hidden, rows, directions, vector), key=lambda s: s.cycles, default=None)
+
+
+def _spreads(gates: int, hidden: int, rows: int, directions: int, vector: int) -> Iterator[Spread]:
+    for lanes in LANES:
+        weights = gates * -(-hidden // (lanes * vector)) * vector
+        for units in UNITS:
+            threads, blocks = -(-units * lanes // 64) * 64, -(-hidden // units)
+            if threads > 512 or blocks > GROUP_BLOCKS or blocks * (threads + BLOCK_FIBERS) > FIBERS:
+                continue
+            for shared in SHARED_ROWS:
+                if 4 * shared * -(-hidden // (lanes * vector)) * lanes * vector > LDS:
+                    continue
+                registers = weights + gates * shared + OTHER_REGISTERS
+                fits = registers <= min(THREAD_REGISTERS, BLOCK_REGISTERS // threads)
+                if fits and blocks * -(-rows // shared) * directions <= COMPUTE_UNITS:
+                    yield Spread(lanes, shared, units, _cycles(gates, hidden, lanes, shared, threads, weights))
+
+
+def _cycles(gates: int, hidden: int, lanes: int, rows: int, threads: int, weights: int) -> int:
+    """Cycles of a step: products or loads from LDS, sums over lanes, and the states of all units."""
+    products = rows * weights * threads // 128
+    loads = rows * weights // gates * threads // 32
+    sums = gates * (rows + lanes.bit_length()) * threads // 32
+    return max(products, loads) + sums + rows * hidden // 8 + EXCHANGE_CYCLES
