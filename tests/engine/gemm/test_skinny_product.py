@@ -1,4 +1,4 @@
-"""Products of half types with few vectors by matrix units: weights and vectors go from memory to their operands."""
+"""Products with few vectors by matrix units: weights and vectors go from memory to their operands."""
 
 from __future__ import annotations
 
@@ -52,6 +52,30 @@ def test_values(rows: int, width: int, hidden: int, dtype: torch.dtype, unit: di
     compare(run(program, model, [x], **unit)[0], expected, native)
 
 
+@pytest.mark.matrix(keep=6)
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: "-".join(str(v) for v in unit.values()))
+@pytest.mark.parametrize(("rows", "width", "hidden"), [(8, 256, 136), (3, 300, 48), (33, 260, 40), (64, 512, 24)])
+def test_floats_are_as_exact_as_the_library(rows: int, width: int, hidden: int, unit: dict[str, Any]) -> None:
+    """Also where neighbours differ in size by 2^40."""
+    torch.manual_seed(3)
+    model, x = nn.Linear(width, hidden), torch.randn(rows, width) * 2.0 ** torch.randint(-40, 1, (rows, width))
+    program = write(captured(model, [x]), {**chosen(model, [x]), "SKINNY_BLOCK": 128})
+    assert program.text.count("skinny_multiply<WIDTH>") == 1
+    got, own = run(program, model, [x], **unit)[0], model(x)
+    exact = model.double()(x.double())
+    assert (got - exact).abs().max() <= 2 * (own - exact).abs().max()
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: "-".join(str(v) for v in unit.values()))
+def test_floats_that_are_not_finite(unit: dict[str, Any]) -> None:
+    """A sum that is not finite is added again by floats."""
+    model, x = nn.Linear(256, 24), torch.randn(9, 256)
+    x[2, 7], x[4, 100], x[5, 255], x[6, 3] = torch.inf, -torch.inf, torch.nan, 3.4e38
+    program = write(captured(model, [x]), chosen(model, [x]))
+    got, want = run(program, model, [x], **unit)[0], model(x)
+    torch.testing.assert_close(got, want, equal_nan=True)
+
+
 def test_more_vectors_than_the_captured_ones() -> None:
     model, x = Gated(64, 48, HALF), torch.randn(5, 64, dtype=HALF)
     check(model, [x], choices=chosen(model, [x]), other=[torch.randn(150, 64, dtype=HALF)])
@@ -83,7 +107,15 @@ def test_when_it_is_the_default() -> None:
         assert author(graph).space["call:linear"].default != "skinny", rows
 
 
-@pytest.mark.parametrize("dtype", [HALF, BRAIN])
+def test_when_it_is_the_default_for_floats() -> None:
+    """Where reading the weights takes longer than the products of their parts, for a k that the parts are exact for."""
+    for width, rows, usual in ((4096, 32, True), (4096, 2, False), (64, 32, False)):
+        graph = captured(nn.Linear(width, 8192), [torch.randn(rows, width)])
+        assert (author(graph, {SPLIT: True}).space["call:linear"].default == "skinny") == usual, (width, rows)
+        assert author(graph).space["call:linear"].default != "skinny", rows
+
+
+@pytest.mark.parametrize("dtype", [HALF, BRAIN, torch.float32])
 def test_builds(dtype: torch.dtype) -> None:
     model, x = Gated(1024, 2816, dtype), torch.randn(8, 1024, dtype=dtype)
     program_builds(write(captured(model, [x]), chosen(model, [x])), lambda target: 2)

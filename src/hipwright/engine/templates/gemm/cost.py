@@ -30,6 +30,8 @@ SHUFFLES, SHUFFLE_RATE = 5, 2e11
 """Shuffles by which 32 lanes add up one output of a gemv, and those of a wavefront that a device does in a second: 132
 multiprocessors, one each cycle at 1.7 GHz (data sheet of the H100). They bound many outputs of a short k.
 """
+PARTS_RATE = 200e12
+"""Operations a second of TF32 products of float32 parts with few vectors; an assumption."""
 LIBRARY_RATE = {"float32": 45e12, "float16": 500e12, "bfloat16": 500e12}
 FLOAT8_RATE = 250e12
 """Operations a second of tiles of 8-bit floats by MFMA: a tenth of the MI300X's peak (2614.9e12); an assumption that
@@ -126,8 +128,9 @@ class ProductCost:
         return LAUNCH + max(latency, passes * self.bytes / READ_RATE, self.flops / rate, sums) + second
 
     def skinny(self) -> float:
-        """Half types on matrix units, of few vectors: the bytes of the matrix."""
-        return LAUNCH + max(GEMV_LATENCY, self.bytes / SKINNY_READ_RATE)
+        """On matrix units, of few vectors: the bytes of the matrix, of float32 also three products of its parts."""
+        parts = 3 * self.flops / PARTS_RATE if self.p.dtype == "float32" else 0.0
+        return LAUNCH + max(GEMV_LATENCY, self.bytes / SKINNY_READ_RATE, parts)
 
     def _scattered(self, spec: gemv_plan.GemvSpec, rows: int, vectors: int) -> float:
         """What lanes wait for vectors apart along k, of more than VECTOR_CHUNK; of fewer nothing is measured."""

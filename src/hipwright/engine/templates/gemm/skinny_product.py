@@ -1,4 +1,4 @@
-"""Products of half types with few vectors by matrix units: out[m, n] = sum_k x[m, k] w[n, k], w read once.
+"""Products with few vectors by matrix units: out[m, n] = sum_k x[m, k] w[n, k], w read once.
 
 `packed`: several weights lie in one stored word, with scales and zeros for groups (4-bit numbers in bytes or in words
 of 32 bits). Memory bounds such a product as long as the weights are neither written nor read expanded: a lane loads 16
@@ -6,7 +6,9 @@ bytes of a row at once, unpacks them to its part of a matrix unit's operand (ski
 up to 64 vectors; 16 rows a tile, PACKED_ROWS tiles a wavefront. The wavefronts of a block share its rows and divide k,
 and with `split` so do blocks. (The layout that needs no shuffles is that of MARLIN: Frantar et al., PPoPP 2025; here it
 is the order of the sum that is chosen, so that weights lie in memory as they come.) Weights are rounded to the vectors'
-half type, as the reference rounds them; sums are float. `skinny`: the same of weights that lie in memory as numbers.
+half type, as the reference rounds them; sums are float. `skinny`: the same of weights that lie in memory as numbers,
+of half types or of float32: MFMA multiplies floats, NVIDIA's tensor cores their two parts of 11 bits, in three products
+(Ootomo and Yokota, 2022).
 
 More vectors than 64 read the weights again. Sizes and addresses that vectors do not divide are computed by elements.
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, inf
 
+from hipwright.engine.ir.expr import STORAGE
 from hipwright.engine.ir.index import ZERO, Ix
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.knobs import FLOAT8_UNITS, SPLIT
@@ -40,10 +43,10 @@ VECTOR_CHUNK of them the gemv template, which has been measured, unpacks in plac
 """
 PACKED = "packed"
 """The choice, true or false, whether it is a default at all (true). No GPU has measured it."""
-LEAST_WIDTH = 8
-"""Numbers of a lane's load: 16 bytes of a half type."""
-SKINNY_DEFAULT = 16
-"""Vectors up to which weights that are not packed may be the default: a matrix unit's two tiles."""
+SKINNY_DEFAULT = {"float16": 16, "bfloat16": 16, "float32": 64}
+"""Vectors up to which weights that are not packed may be the default: of half types a matrix unit's two tiles."""
+LEAST_PARTS_DEPTH = 256
+"""k from which products of two parts of 11 bits are as exact as the library's sums: an error is 2^-22 of each product."""
 SKINNY_BLOCKS = 3
 """Blocks a compute unit that keep memory busy: 2048 x 7168 of 16 vectors took an H200 26.5 us by 128 blocks, 17.4 by
 twice and 13.1 by four times as many (the library 13.6).
@@ -102,18 +105,20 @@ def packed_product(call: KernelCall) -> Offer | None:
 
 
 def skinny_product(call: KernelCall) -> Offer | None:
-    """The offer "skinny": half types with contiguous k on both sides, and few vectors.
+    """The offer "skinny": half types and float32 with contiguous k on both sides, and few vectors.
 
     The default is for runs whose targets are all known to have matrix units.
     """
     p = product_of(call)
-    if p is None or p.dtype not in ("float16", "bfloat16"):
+    if p is None or p.dtype not in SKINNY_DEFAULT:
+        return None
+    if p.dtype == "float32" and call.c.hint(p.k) < LEAST_PARTS_DEPTH:
         return None
     spec = plan(call.c, p.a, p.b, p.space, p.k, MOST_AT_ONCE)
     if spec is None or spec.packed or not width_along(call.c, spec.vectors, 2):
         return None
     width = width_along(call.c, spec.matrix, 2)
-    if width < LEAST_WIDTH:
+    if width * ITEM_BYTES[p.dtype] < 16:
         return None
     costs, count = ProductCost(call, p), call.c.hint(spec.vector_count)
     best = min(costs.gemv(spec) if count <= MAX_VECTORS else inf, costs.gemm(), MARGIN * costs.library())
@@ -123,7 +128,7 @@ def skinny_product(call: KernelCall) -> Offer | None:
         write,
         [spec.matrix, spec.vectors],
         [p.output],
-        units and not p.offered_alone and count <= SKINNY_DEFAULT and costs.skinny() < best,
+        units and not p.offered_alone and count <= SKINNY_DEFAULT[p.dtype] and costs.skinny() < best,
         p.finish,
         store_above=(STORE_ABOVE, STORE_ABOVE),
         data=SkinnyProduct(spec.matrix, spec.vectors, p.space, p.k, p.dtype, spec.transposed, width, packed=False),
@@ -150,7 +155,7 @@ class _Skinny:
             self.tiles = body.knob("PACKED_ROWS", tiles, (1, 2, 4), "tiles of 16 rows that a wavefront unpacks at once")
             self.unroll = body.knob("PACKED_UNROLL", 1, (1, 2), "steps along k under way at once")
         else:
-            tiles = 1 if rows < 64 * COMPUTE_UNITS else tiles
+            tiles = self._float_tiles(rows) if self.p.dtype == "float32" else 1 if rows < 64 * COMPUTE_UNITS else tiles
             self.block = body.knob("SKINNY_BLOCK", 256, (128, 256), "threads of a block of a skinny product")
             self.tiles = body.knob("SKINNY_TILES", tiles, (1, 2, 4), "tiles of 16 rows that a wavefront loads at once")
             self.unroll = body.knob("SKINNY_UNROLL", 2, (1, 2, 4), "steps along k under way at once")
@@ -161,6 +166,10 @@ class _Skinny:
         self.partials = SplitKPartials(body, self.split, shape) if self.split > 1 else None
         self.k: CallKernel = body.kernel("partials" if self.partials else "", NAMES)
         self.rows, self.count, self.depth = (self.k.size(s) for s in (matrix.shape[1], vectors.shape[1], self.p.k))
+
+    def _float_tiles(self, rows: int) -> int:
+        """Tiles of rows for each load of floats: all of 64 vectors are 4 times a tile's rows."""
+        return 1 if self.at_once <= 8 or rows < 64 else 2 if self.at_once > 32 else 4
 
     def kernels(self) -> list[EmittedKernel]:
         """The kernel of the sums, and with `split` the kernel that adds the blocks' partials."""
@@ -194,7 +203,7 @@ class _Skinny:
         """Decodes blockIdx.x = (batch, vectors, rows, split), the last fastest; the block's packs along k."""
         k = self.k
         for text in (
-            f"using T = {'__half' if self.p.dtype == 'float16' else '__hip_bfloat16'};",
+            f"using T = {STORAGE[self.p.dtype]};",
             f"constexpr int VECTORS = {self.at_once}, WIDTH = {self.p.width}, ROWS = 16 * {self.tiles};",
             "constexpr int TILES = (VECTORS + SKINNY_VECTORS - 1) / SKINNY_VECTORS;",
             f"constexpr int WAVES = {self.block} / SKINNY_LANES;",
@@ -271,9 +280,12 @@ class _Skinny:
         k.close()
 
     def _by_elements(self) -> None:
-        """The sum of one thread where vectors cannot be loaded."""
+        """The sum of one thread where vectors cannot be loaded, or where parts of floats made it infinite or NaN."""
         k, p = self.k, self.p
-        k.open("if (!aligned)")
+        floats = p.dtype == "float32"
+        k.open("if (!aligned || !(__builtin_fabsf(total) <= 3.402823466e38f))" if floats else "if (!aligned)")
+        if floats:
+            k.line("total = 0.0f;")
         k.line("#pragma unroll 1")
         k.open(f"for ({k.kind} p = pack_begin * WIDTH; p < pack_end * WIDTH && p < {self.depth}; ++p)")
         weight = k.load(p.matrix, ["b", "row", "p"])

@@ -50,6 +50,9 @@ __device__ __forceinline__ Accumulator skinny_step(const __hip_bfloat16* a, cons
     __builtin_memcpy(&y, b, 8);
     return matrix_product(x, y, c);
 }
+__device__ __forceinline__ Accumulator skinny_step(const float* a, const float* b, Accumulator c) {
+    return __builtin_amdgcn_mfma_f32_16x16x4f32(*a, *b, c, 0, 0, 0);
+}
 #else
 __device__ __forceinline__ void skinny_step(const __half*, float (&c)[4], const unsigned (&a)[4], unsigned b0,
                                             unsigned b1, int lane) {
@@ -61,6 +64,22 @@ __device__ __forceinline__ void skinny_step(const __hip_bfloat16*, float (&c)[4]
 }
 #endif
 
+#if !GEMM_MFMA
+// x = high + low: the upper 11 bits of a float, and the rest rounded to 11 bits, of which the unit takes the upper ones.
+// The low part of what is not finite is zero.
+__device__ __forceinline__ void tf32_parts(float x, float& high, float& low) {
+    unsigned bits;
+    __builtin_memcpy(&bits, &x, 4);
+    bits &= 0xffffe000u;
+    __builtin_memcpy(&high, &bits, 4);
+    const float rest = x - high;
+    __builtin_memcpy(&bits, &rest, 4);
+    bits += 0x1000u;
+    __builtin_memcpy(&low, &bits, 4);
+    low = __builtin_fabsf(x) <= 3.402823466e38f ? low : 0.0f;
+}
+#endif
+
 // sum += the product of W numbers of each lane's rows and vector, W a multiple of 4. All lanes take part.
 template <int W, typename T>
 __device__ __forceinline__ void skinny_multiply(float (&sum)[4], const T (&rows)[SKINNY_ROWS][W], const T (&vector)[W],
@@ -68,7 +87,7 @@ __device__ __forceinline__ void skinny_multiply(float (&sum)[4], const T (&rows)
 #if GEMM_MFMA
     Accumulator c = {sum[0], sum[1], sum[2], sum[3]};
 #pragma unroll
-    for (int q = 0; q < W; q += 4) c = skinny_step(rows[0] + q, vector + q, c);
+    for (int q = 0; q < W; q += sizeof(T) == 4 ? 1 : 4) c = skinny_step(rows[0] + q, vector + q, c);
 #pragma unroll
     for (int i = 0; i < 4; ++i) sum[i] = c[i];
 #else
@@ -83,3 +102,26 @@ __device__ __forceinline__ void skinny_multiply(float (&sum)[4], const T (&rows)
     }
 #endif
 }
+
+#if !GEMM_MFMA
+// The same of floats: three products of their parts of 11 bits, which TF32 holds with the range of a float. Matrix units
+// add roughly, so each call begins a sum of its own.
+template <int W>
+__device__ __forceinline__ void skinny_multiply(float (&sum)[4], const float (&rows)[2][W], const float (&vector)[W],
+                                                int lane) {
+    float part[4] = {};
+#pragma unroll
+    for (int q = 0; q < W; q += 2) {
+        float high[4], low[4], high_b[2], low_b[2];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) tf32_parts(rows[i % 2][q + i / 2], high[i], low[i]);
+#pragma unroll
+        for (int i = 0; i < 2; ++i) tf32_parts(vector[q + i], high_b[i], low_b[i]);
+        mma_m16n8k8_tf32(part, low, high_b[0], high_b[1], lane);
+        mma_m16n8k8_tf32(part, high, low_b[0], low_b[1], lane);
+        mma_m16n8k8_tf32(part, high, high_b[0], high_b[1], lane);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sum[i] += part[i];
+}
+#endif

@@ -107,3 +107,30 @@ __device__ float dot_pair(unsigned a, unsigned b) {
 #endif
 GEMM_DEFINE_MMA(mma_m16n8k16_half, "f16", __half)
 GEMM_DEFINE_MMA(mma_m16n8k16_bfloat, "bf16", __hip_bfloat16)
+
+// c += A B of one warp, 16 x 8 x 8, of floats of which the unit takes the upper 19 bits (TF32): lane l gives column l % 4
+// of rows l / 4 and l / 4 + 8 in a[0] and a[1], and column l % 4 + 4 in a[2] and a[3]; of B the same k of column l / 4.
+__device__ __forceinline__ void mma_m16n8k8_tf32(float (&c)[4], const float (&a)[4], float b0, float b1, int lane) {
+#ifdef __CUDA_ARCH__
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),
+                   "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)));
+#else
+    const auto taken = [](float x) {
+        unsigned bits;
+        __builtin_memcpy(&bits, &x, 4);
+        bits &= 0xffffe000u;
+        __builtin_memcpy(&x, &bits, 4);
+        return x;
+    };
+    for (int k = 0; k < 8; ++k) {
+        const float upper = taken(__shfl(a[k / 4 * 2], lane / 4 * 4 + k % 4, 32));
+        const float lower = taken(__shfl(a[k / 4 * 2 + 1], lane / 4 * 4 + k % 4, 32));
+        const float left = taken(__shfl(k / 4 ? b1 : b0, lane % 4 * 8 + k % 4, 32));
+        const float right = taken(__shfl(k / 4 ? b1 : b0, lane % 4 * 8 + 4 + k % 4, 32));
+        c[0] += upper * left, c[1] += upper * right, c[2] += lower * left, c[3] += lower * right;
+    }
+#endif
+}
