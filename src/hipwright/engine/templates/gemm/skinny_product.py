@@ -46,7 +46,7 @@ PACKED = "packed"
 SKINNY_DEFAULT = {"float16": 16, "bfloat16": 16, "float32": 64}
 """Vectors up to which weights that are not packed may be the default: of half types a matrix unit's two tiles."""
 LEAST_PARTS_DEPTH = 256
-"""k from which products of two parts of 11 bits are as exact as the library's sums: an error is 2^-22 of each product."""
+"""k from which products of two parts of 11 bits are as exact as the library: their errors are 2^-22 of each product."""
 SKINNY_BLOCKS = 3
 """Blocks a compute unit that keep memory busy: 2048 x 7168 of 16 vectors took an H200 26.5 us by 128 blocks, 17.4 by
 twice and 13.1 by four times as many (the library 13.6).
