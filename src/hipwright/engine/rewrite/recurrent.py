@@ -15,12 +15,11 @@ from hipwright.capture.graph import Graph, Meta, Node, Size, short
 from hipwright.engine.ir.operators import RECURRENT_LAYER
 from hipwright.engine.knobs import Choice
 from hipwright.engine.rewrite.pinned_sizes import metas
+from hipwright.engine.templates.recurrent.layer import RESIDENT_BYTES
 from hipwright.engine.templates.recurrent.spread import LIBRARY_CYCLES, best_spread
 from hipwright.engine.templates.recurrent.text import GATES
 
 CELLS = {"lstm_cell": 4, "gru_cell": 3, "rnn_tanh_cell": 1, "rnn_relu_cell": 1}
-RESIDENT_BYTES = 256 << 10
-"""Size of recurrent weights up to which the template is the default: registers and the nearest cache hold them."""
 MANY_ROWS = 512
 """Half-precision batch size from which the library is the default: its products use matrix units."""
 LARGEST = 1024
@@ -90,7 +89,7 @@ def _small(node: Node, known: Mapping[str, Meta | None], hints: Mapping[str, int
     batch = meta.shape[0 if node.args[8] else 1]
     rows = batch if isinstance(batch, int) else hints.get(batch, MANY_ROWS)
     close = GATES[kind] * hidden * hidden * width <= RESIDENT_BYTES
-    if width == 4 and not close:
+    if not close:
         spread = best_spread(kind, hidden, rows, 2 if node.args[7] else 1, 16 // width)
         return spread is not None and spread.cycles <= LIBRARY_CYCLES
     return close and (width == 4 or rows <= MANY_ROWS)

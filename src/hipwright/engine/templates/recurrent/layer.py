@@ -18,6 +18,8 @@ from hipwright.engine.templates.recurrent.text import GATES, LayerSpec, layer_te
 REGISTERS = 65536
 """Registers of a compute unit: the least of our targets (NVIDIA)."""
 COMPUTE_UNITS = 132
+RESIDENT_BYTES = 256 << 10
+"""Size of recurrent weights that registers and the nearest cache of one block hold."""
 STEP_REGISTERS = {"float32": 20, "float16": 48, "bfloat16": 48}
 """Registers of a step beside sums and weights: with these NVRTC spills nothing of a GRU of 128 units in 128
 registers.
@@ -42,6 +44,11 @@ class RecurrentLayer:
     def gates(self) -> int:
         """Rows of the weight matrix per hidden unit."""
         return GATES[self.kind]
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the recurrent weights take more than RESIDENT_BYTES."""
+        return self.gates * self.hidden**2 * (4 if self.dtype == "float32" else 2) > RESIDENT_BYTES
 
     @property
     def spread(self) -> Spread | None:
@@ -87,7 +94,7 @@ def write(body: CallBody) -> list[EmittedKernel]:
     """
     layer: RecurrentLayer = body.data
     spread = layer.spread
-    fast = spread and spread.cycles <= LIBRARY_CYCLES and layer.dtype == "float32"
+    fast = spread and spread.cycles <= LIBRARY_CYCLES and (layer.dtype == "float32" or layer.is_large)
     default = "resident" if _weights_fit(layer) else "spread" if fast else "streamed"
     weights = body.choose("weights", ("resident", "streamed", *["spread"] * bool(spread)), default)
     streamed = weights == "streamed"
