@@ -170,8 +170,8 @@ class _Skinny:
         self.rows, self.count, self.depth = (self.k.size(s) for s in (matrix.shape[1], vectors.shape[1], self.p.k))
 
     def _float_tiles(self, rows: int) -> int:
-        """Tiles of rows for each load of floats. 4096 x 4096 of 16 vectors took an H200 29.9 us by four, 33.0 by two; of
-        32 vectors 66 and 42.
+        """Tiles of rows for each load of floats. 4096 x 4096 of 16 vectors took an H200 29.9 us by four, 33.0 by
+        two; of 32 vectors 66 and 42.
         """
         return 1 if self.at_once <= 8 or rows < 64 else 4 if self.at_once <= 16 else 2
 

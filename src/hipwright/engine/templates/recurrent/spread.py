@@ -22,8 +22,8 @@ BLOCK_REGISTERS, THREAD_REGISTERS, OTHER_REGISTERS = 65536, 255, 48
 LANES, SHARED_ROWS, UNITS = (4, 8, 16, 32), (1, 2, 4, 8, 16), (4, 8, 16, 32, 64)
 LDS = 48 << 10  # bytes that every target gives a block
 LIBRARY_CYCLES, EXCHANGE_CYCLES = 14000, 2200
-"""A step of cuDNN's layers of 256 to 768 units in float32 took an H200 10 to 52 us; publishing, and loading from another
-block's cache line, is estimated: 16 rows of 512 units of an LSTM took 2.7 us a step where 2.2 were estimated.
+"""A step of cuDNN's layers of 256 to 768 units in float32 took an H200 10 to 52 us; publishing, and loading from
+another block's cache line, is estimated: 16 rows of 512 units of an LSTM took 2.7 us a step where 2.2 were estimated.
 """
 
 
