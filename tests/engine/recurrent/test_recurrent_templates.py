@@ -99,6 +99,9 @@ def test_options(model: torch.nn.Module, states: list[Any], choices: dict[str, A
         (GRU(5, 45), 9, 1, {}),
         (RNN(5, 70, nonlinearity="relu", bias=False), 3, 0, {"RNN_LANES": 32, "RNN_UNITS": 16, "RNN_SHARED_ROWS": 16}),
         (GRU(5, 33).half(), 4, 1, {"RNN_UNITS": 4}),
+        (LSTM(5, 64), 3, 0, {"RNN_LANES": 4, "RNN_KEPT": 1, "RNN_UNITS": 16}),
+        (GRU(5, 45), 3, 1, {"RNN_LANES": 4, "RNN_KEPT": 0, "RNN_UNITS": 16}),
+        (GRU(5, 64).bfloat16(), 3, 1, {"RNN_LANES": 4, "RNN_KEPT": 1, "RNN_UNITS": 16}),
     ],
 )
 @pytest.mark.parametrize("last", [False, True])
@@ -122,9 +125,11 @@ def test_a_spread_fits_every_target(kind: str) -> None:
         if spread is None:
             assert hidden > 500
             continue
+        assert spread.kept * spread.lanes * 4 >= hidden or hidden % (spread.lanes * 4) == 0
         blocks, threads = -(-hidden // spread.units), -(-spread.units * spread.lanes // 64) * 64
         assert blocks <= 64 and blocks * (threads + 64) <= 24576
-        assert GATES[kind] * hidden / spread.lanes + GATES[kind] * spread.rows < 65536 / max(threads, 257)
+        kept = GATES[kind] * min(hidden / spread.lanes, 4 * spread.kept)
+        assert kept + GATES[kind] * spread.rows < 65536 / max(threads, 257)
 
 
 @pytest.mark.parametrize("hidden", [1, 3, 5, 9])
@@ -193,7 +198,7 @@ def layer_graph(model: torch.nn.Module, batch: int) -> tuple[str, Graph]:
 
 
 def test_large_layers_are_left_to_the_library_by_default() -> None:
-    for model, batch in ((LSTM(4, 1024), 2), (LSTM(4, 256), 600), (LSTM(4, 64).half(), 600)):
+    for model, batch in ((LSTM(4, 1024), 64), (LSTM(4, 256), 600), (LSTM(4, 64).half(), 600)):
         key, graph = layer_graph(model, batch)
         assert space(graph)[key].default == "library"
         assert "torch.lstm(" in write(graph).text
@@ -219,6 +224,8 @@ def test_unsupported_layers_are_left_to_the_library() -> None:
         (GRU(4, 128).half(), 16),
         (LSTM(4, 512), 8),
         (LSTM(4, 640), 16),
+        (LSTM(4, 1024), 4),
+        (GRU(4, 1024), 16),
         (GRU(4, 768), 10),
         (GRU(4, 512), 10),
         (RNN(4, 512), 16),

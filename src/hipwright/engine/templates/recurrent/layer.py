@@ -11,7 +11,15 @@ from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.offers import KernelCall, Offer, Output
-from hipwright.engine.templates.recurrent.spread import LANES, LIBRARY_CYCLES, SHARED_ROWS, UNITS, Spread, best_spread
+from hipwright.engine.templates.recurrent.spread import (
+    KEPT,
+    LANES,
+    LIBRARY_CYCLES,
+    SHARED_ROWS,
+    UNITS,
+    Spread,
+    best_spread,
+)
 from hipwright.engine.templates.recurrent.spread_text import spread_text
 from hipwright.engine.templates.recurrent.text import GATES, LayerSpec, layer_text
 
@@ -129,7 +137,7 @@ def _spread_launch(body: CallBody, layer: RecurrentLayer, kernel: EmittedKernel)
     kernel.arguments += [exchanged, str(layer.directions)]
     kernel.reads = [*kernel.reads, exchanged]
     kernel.writes = [*kernel.writes, exchanged]
-    kernel.used |= {"take_block_ticket", "publish_at_step", "await_step", "schedule_barrier"}
+    kernel.used |= {"take_block_ticket", "publish_at_step", "await_step", "schedule_barrier", "is_vector_aligned"}
 
 
 def _spread_knobs(body: CallBody, spread: Spread) -> dict[str, str]:
@@ -139,6 +147,7 @@ def _spread_knobs(body: CallBody, spread: Spread) -> dict[str, str]:
         "RNN_SHARED_ROWS": body.knob(
             "RNN_SHARED_ROWS", spread.rows, SHARED_ROWS, "batch rows that blocks share in a spread layer"
         ),
+        "RNN_KEPT": body.knob("RNN_KEPT", spread.kept, KEPT, "16-byte vectors of a lane's weights kept in registers"),
         "RNN_UNITS": body.knob("RNN_UNITS", spread.units, UNITS, "hidden units of a block of a spread layer"),
     }
 

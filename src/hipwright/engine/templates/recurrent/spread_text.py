@@ -9,7 +9,8 @@ constexpr int @NAME@_blocks = (@H@ + RNN_UNITS - 1) / RNN_UNITS;  // blocks that
 """
 
 LAYER = """// @TITLE@: blocks share the units of RNN_SHARED_ROWS batch rows and exchange their states at every
-// step. A block has RNN_UNITS of them, of whose weights RNN_LANES lanes keep a part each in registers.
+// step. A block has RNN_UNITS of them, of whose weights RNN_LANES lanes keep a part each in registers, RNN_KEPT
+// vectors of a row; the rest is read at every step.
 // gates: the products of the inputs, with their bias. exchanged: zeros; a ticket, then words of two steps by turns.
 extern "C" __global__ void __launch_bounds__(@NAME@_threads) @NAME@(
     const @T@* gates0, const @T@* gates1, const @T@* w0, const @T@* w1, const @T@* bias0, const @T@* bias1,
@@ -17,6 +18,7 @@ extern "C" __global__ void __launch_bounds__(@NAME@_threads) @NAME@(
     long y_step, long y_row, int layer, long* exchanged, int directions) {
     constexpr int H = @H@, G = @G@, V = @V@, S = RNN_LANES, ROWS = RNN_SHARED_ROWS, THREADS = @NAME@_threads;
     constexpr int SHARING = @NAME@_blocks, CHUNKS = (H + S * V - 1) / (S * V), WIDTH = CHUNKS * S * V;
+    constexpr int KEPT = RNN_KEPT < CHUNKS ? RNN_KEPT : CHUNKS;
     constexpr int LANE_ROWS = ROWS > S ? ROWS / S : 1;  // rows that a lane finishes
     __shared__ __attribute__((aligned(16))) float state[ROWS][WIDTH];  // of the step before
     const int ticket = take_block_ticket(reinterpret_cast<int*>(exchanged));
@@ -37,18 +39,23 @@ extern "C" __global__ void __launch_bounds__(@NAME@_threads) @NAME@(
         const int r = i / WIDTH, k = i % WIDTH;
         state[r][k] = h0 && k < H && first_row + r < batch ? (float)h0[(state_row + first_row + r) * H + k] : 0.f;
     }
-    Vector16B<@T@> resident[G][CHUNKS];  // the weights of this thread, for all steps
+    const bool whole = H % (S * V) == 0 && is_vector_aligned<@T@, V>(w);
+    const auto load_weights = [&](Vector16B<@T@> (&into)[G], int i) {  // of chunk i of the unit's rows
 #pragma unroll
-    for (int g = 0; g < G; ++g) {
+        for (int g = 0; g < G; ++g) {
+            const int k = (i * S + lane) * V;
+            const @T@* const from = w + (g * H + unit) * H;
+            if (whole) {
+                into[g] = load_16_bytes(from + k);
+            } else {
 #pragma unroll
-        for (int i = 0; i < CHUNKS; ++i) {
-#pragma unroll
-            for (int v = 0; v < V; ++v) {
-                const int k = (i * S + lane) * V + v;
-                resident[g][i].v[v] = u < H && k < H ? w[(g * H + u) * H + k] : @T@(0.f);
+                for (int v = 0; v < V; ++v) into[g].v[v] = k + v < H ? from[k + v] : @T@(0.f);
             }
         }
-    }
+    };
+    Vector16B<@T@> resident[KEPT > 0 ? KEPT : 1][G];  // weights of this thread, for all steps
+#pragma unroll
+    for (int i = 0; i < KEPT; ++i) load_weights(resident[i], i);
     float carried[LANE_ROWS], newest[LANE_ROWS], biases[G];  // @OWN@, the hidden state
     @T@ next_gates[LANE_ROWS][G];                              // the gates of the next step
 #pragma unroll
@@ -74,8 +81,7 @@ extern "C" __global__ void __launch_bounds__(@NAME@_threads) @NAME@(
                 next_gates[m][g] = gates[b * gates_row + g * H + unit];
             }
         }
-#pragma unroll
-        for (int i = 0; i < CHUNKS; ++i) {
+        const auto add = [&](const Vector16B<@T@> (&weights)[G], int i) {
 #pragma unroll
             for (int part = 0; part < V; part += 4) {
 #pragma unroll
@@ -83,14 +89,26 @@ extern "C" __global__ void __launch_bounds__(@NAME@_threads) @NAME@(
                     const float4 h = *reinterpret_cast<const float4*>(&state[r][(i * S + lane) * V + part]);
 #pragma unroll
                     for (int g = 0; g < G; ++g) {
-                        sum[g][r] += (float)resident[g][i].v[part] * h.x;
-                        sum[g][r] += (float)resident[g][i].v[part + 1] * h.y;
-                        sum[g][r] += (float)resident[g][i].v[part + 2] * h.z;
-                        sum[g][r] += (float)resident[g][i].v[part + 3] * h.w;
+                        sum[g][r] += (float)weights[g].v[part] * h.x;
+                        sum[g][r] += (float)weights[g].v[part + 1] * h.y;
+                        sum[g][r] += (float)weights[g].v[part + 2] * h.z;
+                        sum[g][r] += (float)weights[g].v[part + 3] * h.w;
                     }
                 }
             }
             schedule_barrier(sum);
+        };
+        Vector16B<@T@> ahead[G];  // of the chunk that is added next, of those that are not kept
+        if (KEPT < CHUNKS) load_weights(ahead, KEPT);
+#pragma unroll
+        for (int i = 0; i < KEPT; ++i) add(resident[i], i);
+#pragma unroll 2
+        for (int i = KEPT; i < CHUNKS; ++i) {
+            Vector16B<@T@> weights[G];
+#pragma unroll
+            for (int g = 0; g < G; ++g) weights[g] = ahead[g];
+            if (i + 1 < CHUNKS) load_weights(ahead, i + 1);
+            add(weights, i);
         }
 #pragma unroll
         for (int g = 0; g < G; ++g) lane_reduce_scatter<ROWS, S>(sum[g], lane);
