@@ -75,7 +75,7 @@ def _kept(chunks: int, registers: int, free: int) -> int:
     """How many of a lane's chunks of weights stay in registers, of so many registers each; -1 if too few are free."""
     if chunks * registers <= free and chunks <= KEPT[-1]:
         return min(k for k in KEPT if k >= chunks)
-    return max((k for k in KEPT if (k + 2) * registers <= free), default=-1)
+    return max((k for k in KEPT if (k + 3) * registers <= free), default=-1)
 
 
 def _cycles(gates: int, hidden: int, rows: int, lanes: int, threads: int, weights: int) -> int:
