@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from hipwright.engine.fuse.concatenated import parts_of
 from hipwright.engine.fuse.costs import ITEM_BYTES
@@ -114,7 +115,7 @@ class GroupKernels:
     def _kernel(self, group: Group, name: str, need: Need, *, by_parts: bool) -> tuple[EmittedKernel, str]:
         """The kernel of a scan, of reductions or of pointwise operators, and its mapping."""
         if group.kind == "fused":
-            use_reciprocals(self.c, group, need)
+            use_reciprocals(self.c, group, need, partial(self.decisions.choose, f"close_quotients:{name}"))
         body = Body(self.c, group, name, need)
         self.plan.limits += body.limits()
         given = (self.c, group, body, self.decisions.choose, self.decisions.shared_knob)
