@@ -9,7 +9,7 @@ from hipwright.engine.fuse.groups import FULL, PART
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import ix, product
 from hipwright.engine.ir.shapes import flatten
-from hipwright.engine.layout.columns import columns
+from hipwright.engine.layout.columns import columns, held_threads
 from hipwright.engine.layout.planner import (
     COOP_KEPT,
     COOP_THREADS,
@@ -125,7 +125,7 @@ class RowPlanner(SharedRowPlanner):
             default = "registers"  # all loads are issued at once
         if mapping == "block" and self._reads_row_twice() and 0 < self.arrays() * self.length <= TWO_BLOCKS:
             default = "registers"
-        if mapping == "columns" and self.static is None and self.length > 1024:
+        if mapping == "columns" and self.static is None and self.length > 1024 and not held_threads(self):
             default = "reload"
         return bool(self.choose(f"row_cache:{self.body.name}", ("registers", "reload"), default) == "registers")
 

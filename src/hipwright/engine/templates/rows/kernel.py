@@ -167,9 +167,8 @@ class RowKernel(RowState):
             if self.peeled:
                 emit.line(f"{self.kept_type(e)} {name}_peel[1];")
         if layout.chunked or (layout.rest_items == "chunks" and self.registers):
-            emit.line(
-                f"constexpr int chunk_items = {layout.items} < 2 ? 1 : 2;  // vectors that are processed at a time"
-            )
+            most = "1" if self.columns else f"{layout.items} < 2 ? 1 : 2"
+            emit.line(f"constexpr int chunk_items = {most};  // vectors that are processed at a time")
         elif layout.rest_items == "chunks":
             layout.rest_items = layout.items
         self.row_cache = RowCache(self, layout.cache_tiles) if layout.cache_tiles else None

@@ -83,13 +83,19 @@ class RowState(RowScope):
     # ------------------------------------------------------------ kept values
 
     def _choose_kept(self) -> bool:
-        """Chooses values that one pass computes per element and a later one needs; returns whether they are kept."""
+        """Chooses values that one pass computes per element and a later one needs; returns whether they are kept.
+
+        Of columns that are held as memory has them, these are loads.
+        """
+        loads_alone = self.columns and self.layout.chunked
         seen: dict[int, int] = {}
         found: dict[int, E] = {}
         for level in range(self.last_level + 1):
             values = [m.value for m in self.members_at(level)]
             before = {number for number, made in seen.items() if made < level}
             for e in elements(values, self.inner, self.memo, before):
+                if loads_alone and e.op != "load":
+                    continue
                 if seen.setdefault(e.id, level) < level:
                     found[e.id] = e
         if not 0 < len(found) <= MAX_KEPT:
