@@ -34,6 +34,7 @@ from hipwright.engine.templates.pointwise.rows import plain_rows
 from hipwright.engine.templates.pointwise.sliding import sliding
 from hipwright.engine.templates.pointwise.transpose import transpose
 from hipwright.engine.templates.reciprocals import use_reciprocals
+from hipwright.engine.templates.rows.folded_parts import fold_parts
 from hipwright.engine.templates.rows.kernel import rows
 from hipwright.engine.templates.rows.run_sums import sum_runs
 from hipwright.engine.templates.scan.kernel import scan
@@ -94,6 +95,7 @@ class GroupKernels:
         over = overwritten(group, list(members.values()), reusable) if plain else {}
         stores = {name: (m.item.target or over.get(name, base_name(name)), m.item.dtype) for name, m in members.items()}
         name = self.names.kernel(self.lowered, group)
+        fold_parts(self.c, group, partial(self.decisions.choose, f"fold_parts:{name}"))
         by_parts = not over and self._by_parts(group, stores, name)
         self.plan.replaces(over)
         self.overwriting += bool(over)

@@ -55,7 +55,8 @@ class RowKernel(RowState):
         if self.column_sums:
             self.column_sums.store(self.row_sweep.length, self.vec)
         threads = self.layout.threads
-        bounds = f"{threads}, 1" if self.layout.one_block else threads  # or ptxas delays loads to stay at 32 registers
+        free = self.layout.one_block or self.layout.prefetch_operands  # or ptxas delays loads to stay at 32 registers
+        bounds = f"{threads}, 1" if free else threads
         kernel = body.finish(grid, threads, fused(group), self.layout.launch_bounds or bounds)
         kernel.static_bounds = self.layout.static_bounds
         if self.peeled:

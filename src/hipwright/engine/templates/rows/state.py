@@ -70,14 +70,17 @@ class RowState(RowScope):
         return reductions + [m for m in self.body.stored if m.role == FULL and self.levels[f"={m.item.name}"] == level]
 
     def later_loads(self, level: int) -> Iterator[E]:
-        """Loads of later passes that no pass before has kept, of whole tensors or of all along the row."""
+        """Loads of later passes that no pass before has kept, of whole tensors or of all along the row.
+
+        If so laid out, all others too.
+        """
         c, size = self.body.c, product(self.group.space)
         for after in range(level + 1, self.last_level + 1):
             known = {number for number, (_, made, _) in self.kept.items() if made < after}
             for e in unconditional_loads([m.value for m in self.members_at(after)], known):
                 numel = self.body.need.numels.get(e.attr[0])
                 least = self.row_sweep.width if self.layout.prefetch_shared else size
-                if numel is not None and c.hint(numel) >= c.hint(least):
+                if numel is not None and (self.layout.prefetch_operands or c.hint(numel) >= c.hint(least)):
                     yield e
 
     # ------------------------------------------------------------ kept values
