@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from hipwright.engine.fuse.concatenated import parts_of
 from hipwright.engine.fuse.costs import ITEM_BYTES
@@ -95,7 +94,7 @@ class GroupKernels:
         over = overwritten(group, list(members.values()), reusable) if plain else {}
         stores = {name: (m.item.target or over.get(name, base_name(name)), m.item.dtype) for name, m in members.items()}
         name = self.names.kernel(self.lowered, group)
-        fold_parts(self.c, group, partial(self.decisions.choose, f"fold_parts:{name}"))
+        fold_parts(self.c, group, lambda *of: self.decisions.choose(f"fold_parts:{name}", *of))
         by_parts = not over and self._by_parts(group, stores, name)
         self.plan.replaces(over)
         self.overwriting += bool(over)
@@ -117,7 +116,7 @@ class GroupKernels:
     def _kernel(self, group: Group, name: str, need: Need, *, by_parts: bool) -> tuple[EmittedKernel, str]:
         """The kernel of a scan, of reductions or of pointwise operators, and its mapping."""
         if group.kind == "fused":
-            use_reciprocals(self.c, group, need, partial(self.decisions.choose, f"close_quotients:{name}"))
+            use_reciprocals(self.c, group, need, lambda kind, *of: self.decisions.choose(f"{kind}:{name}", *of))
         body = Body(self.c, group, name, need)
         self.plan.limits += body.limits()
         given = (self.c, group, body, self.decisions.choose, self.decisions.shared_knob)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from hipwright.engine.fuse.costs import ITEM_BYTES
 from hipwright.engine.fuse.groups import Group
-from hipwright.engine.ir.expr import ROUNDING, E, indices
+from hipwright.engine.ir.expr import ROUNDING, E, indices, walk
 from hipwright.engine.ir.index import Ind, product
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.templates.base import Need, depends
@@ -23,6 +24,11 @@ CONTINUOUS = frozenset({*_FUNCTIONS.split(), *ROUNDING.values()})
 """Functions that turn a small change of an argument into a small change of their result, as they are called in C."""
 QUOTIENTS = ("reciprocal", "softsign")
 """Functions that are divisions."""
+OFFERED, APPROXIMATED = 1 / 8, 1 / 4
+"""Divisions for each byte that a pointwise kernel of floats moves, from which on quotients with an error of 2 units in
+the last place are an option, and are the default: a rounded division takes a dozen instructions of a thread, 0.1
+cycles of a multiprocessor, which moves two bytes of memory meanwhile.
+"""
 LEAST_ROW = 64
 """Elements of a row of which a thread has so many that the reciprocal, itself a division, costs less than theirs."""
 
@@ -32,9 +38,12 @@ def approximates(need: Need) -> bool:
     return all(dtype in ("float16", "bfloat16") for _, dtype in need.stores.values())
 
 
-def use_reciprocals(c: LoweringContext, group: Group, need: Need, choose: Callable[..., bool]) -> None:
+def use_reciprocals(
+    c: LoweringContext, group: Group, need: Need, choose: Callable[[str, Sequence[bool], bool], bool]
+) -> None:
     """Replaces divisions by a constant and those of a row's elements by a value of the row, and approximates others;
-    where results are floats, those by a value of the row alone, if chosen. choose: (options, default) -> the choice.
+    where results are floats, those by a value of the row alone, and all others of a pointwise kernel that they slow
+    down, if chosen. choose: (kind, options, default) -> the choice.
 
     Divisions of a row's values happen once a row and stay as they are. So do divisions whose last bit may decide (below
     floor, comparisons, conversions to integers).
@@ -50,12 +59,24 @@ def use_reciprocals(c: LoweringContext, group: Group, need: Need, choose: Callab
         values = without_divisions(c, before, of_elements)
     elif along and c.hint(product(group.inner)) >= LEAST_ROW:
         values = with_close_quotients(c, before, of_elements)
-        if values == before or not choose((True, False), True):
+        if values == before or not choose("close_quotients", (True, False), True):
+            return
+    elif not along and (dense := _divisions_per_byte(before, need)) >= OFFERED:
+        values = without_divisions(c, before, of_elements)
+        if values == before or not choose("approximate_quotients", (False, True), dense > APPROXIMATED):
             return
     else:
         return
     for member, value in zip(group.members, values, strict=True):
         member.value = value
+
+
+def _divisions_per_byte(values: Sequence[E], need: Need) -> float:
+    """Divisions of float elements for each byte that a pointwise kernel moves."""
+    nodes = list(walk(values))
+    divisions = sum(e.op == "bin" and e.attr == "/" and e.ctype == "float" for e in nodes)
+    moved = {e.attr[0]: ITEM_BYTES.get(e.attr[2], 1) for e in nodes if e.op == "load"}
+    return divisions / max(sum(moved.values()) + sum(ITEM_BYTES.get(dtype, 1) for _, dtype in need.stores.values()), 1)
 
 
 def with_close_quotients(c: LoweringContext, values: Sequence[E], of_elements: Callable[[E], bool]) -> list[E]:
