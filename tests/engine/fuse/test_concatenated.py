@@ -131,7 +131,7 @@ def test_reductions_go_by_the_parts_of_their_rows(half: int, dtype: torch.dtype,
     text = check(model, [q, *angles], choices={key: early for key in folds if "early" in key})
     assert text.count("auto q_tile") == 2, "each part is loaded once"
     assert text.count("this thread's tile of the row") == 2
-    check(model, [q, *angles], choices={key: False for key in folds})
+    check(model, [q, *angles], choices=dict.fromkeys(folds, False))
 
 
 def test_a_maximum_goes_by_thirds() -> None:

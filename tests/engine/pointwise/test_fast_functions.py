@@ -49,7 +49,9 @@ CLOSE = f"divide_closely(a[i], {SCALE}, b[i] * {SCALE}, 1.0f / (b[i] * {SCALE}))
 
 
 @pytest.mark.parametrize("target", ["", "gfx942"])
-@pytest.mark.parametrize(("call", "most"), [("divide_approx(a[i], b[i])", 2.5), (CLOSE, 1.6)], ids=["approx", "closely"])
+@pytest.mark.parametrize(
+    ("call", "most"), [("divide_approx(a[i], b[i])", 2.5), (CLOSE, 1.6)], ids=["approx", "closely"]
+)
 def test_quotients_of_the_full_range(call: str, most: float, target: str) -> None:
     """Zeros, infinities and NaN as IEEE 754 has them; divisors beyond 2^126 and subnormal ones; subnormal quotients."""
     ends = [

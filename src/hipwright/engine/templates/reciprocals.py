@@ -76,7 +76,8 @@ def _divisions_per_byte(values: Sequence[E], need: Need) -> float:
     nodes = list(walk(values))
     divisions = sum(e.op == "bin" and e.attr == "/" and e.ctype == "float" for e in nodes)
     moved = {e.attr[0]: ITEM_BYTES.get(e.attr[2], 1) for e in nodes if e.op == "load"}
-    return divisions / max(sum(moved.values()) + sum(ITEM_BYTES.get(dtype, 1) for _, dtype in need.stores.values()), 1)
+    stored = sum(ITEM_BYTES.get(dtype, 1) for _, dtype in need.stores.values())
+    return float(divisions / max(sum(moved.values()) + stored, 1))
 
 
 def with_close_quotients(c: LoweringContext, values: Sequence[E], of_elements: Callable[[E], bool]) -> list[E]:

@@ -32,7 +32,7 @@ def fold_parts(c: LoweringContext, group: Group, choose: Callable[..., bool]) ->
     parts = _parts(group)
     if not parts or not choose((True, False), True):
         return
-    row, (column,), width = group.variables[-1], group.columns.values(), ix(group.space[-1].value // parts)
+    row, (column,), width = group.variables[-1], group.columns.values(), divide(group.space[-1], ix(parts))
     inside = c.arena.var("v", width)
 
     def at(values: list[E], old: Atom, new: Ix) -> list[E]:

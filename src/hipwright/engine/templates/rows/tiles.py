@@ -77,7 +77,7 @@ class Tiles(TileBounds):
             emit.line(f"keep_packed({name});")
 
     def _stays_packed(self, made: int) -> bool:
-        """Whether what pass `made` keeps is packed again behind this pass, so that no float of it stays for the next."""
+        """Whether what pass `made` keeps is packed again behind this pass: no float of it stays for the next."""
         return made == self.level or (self.k.columns and made < self.level < self.k.last_level)
 
     def rest(self, *, after_first: bool) -> None:
