@@ -123,6 +123,7 @@ def test_builds() -> None:
         (softmax, [torch.empty(8, 500, 64, 64)]),
         (logs, [torch.empty(2048, 50257, dtype=torch.bfloat16)]),
         (divergence, [torch.empty(4096, 8192), torch.empty(4096, 8192)]),
+        (masked_norm, [torch.empty(512, 2900, 48).bfloat16(), torch.full((512,), 2900)]),
     ):
         program_builds(write(captured(Op(function), inputs)), lambda target: 1)
 
