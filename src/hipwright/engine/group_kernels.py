@@ -33,6 +33,7 @@ from hipwright.engine.templates.pointwise.rows import plain_rows
 from hipwright.engine.templates.pointwise.sliding import sliding
 from hipwright.engine.templates.pointwise.transpose import transpose
 from hipwright.engine.templates.reciprocals import use_reciprocals
+from hipwright.engine.templates.rows.folded_parts import fold_parts
 from hipwright.engine.templates.rows.kernel import rows
 from hipwright.engine.templates.rows.run_sums import sum_runs
 from hipwright.engine.templates.scan.kernel import scan
@@ -93,6 +94,7 @@ class GroupKernels:
         over = overwritten(group, list(members.values()), reusable) if plain else {}
         stores = {name: (m.item.target or over.get(name, base_name(name)), m.item.dtype) for name, m in members.items()}
         name = self.names.kernel(self.lowered, group)
+        fold_parts(self.c, group, lambda *of: self.decisions.choose(f"fold_parts:{name}", *of))
         by_parts = not over and self._by_parts(group, stores, name)
         self.plan.replaces(over)
         self.overwriting += bool(over)
@@ -114,7 +116,7 @@ class GroupKernels:
     def _kernel(self, group: Group, name: str, need: Need, *, by_parts: bool) -> tuple[EmittedKernel, str]:
         """The kernel of a scan, of reductions or of pointwise operators, and its mapping."""
         if group.kind == "fused":
-            use_reciprocals(self.c, group, need)
+            use_reciprocals(self.c, group, need, lambda kind, *of: self.decisions.choose(f"{kind}:{name}", *of))
         body = Body(self.c, group, name, need)
         self.plan.limits += body.limits()
         given = (self.c, group, body, self.decisions.choose, self.decisions.shared_knob)

@@ -92,3 +92,55 @@ def test_builds(make: Callable[..., Any]) -> None:
     build = program_builds(program, lambda target: 4)
     sized = min(build.kernels, key=lambda k: k.vgpr)  # the twin that knows the sizes, or the only kernel
     assert sized.vgpr <= 48 and sized.scratch_bytes == 0 and sized.widest_vmem_bytes == 16
+
+
+class NormedHeads(torch.nn.Module):
+    def __init__(self, size: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.norm = torch.nn.RMSNorm(size, eps=1e-6, dtype=dtype)
+
+    def forward(self, q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> Any:
+        return rotated(self.norm(q).transpose(1, 2), cos, sin)
+
+
+class Thirds(torch.nn.Module):
+    """Thirds of a row, below its largest element."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(size, generator=torch.Generator().manual_seed(5)))
+
+    def forward(self, q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> Any:
+        wide = q * self.weight
+        first, second, third = (wide - wide.amax(-1, keepdim=True)).chunk(3, dim=-1)
+        return first * cos + second * sin - third
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("half", [64, 20, 33])
+def test_reductions_go_by_the_parts_of_their_rows(half: int, dtype: torch.dtype, early: bool) -> None:
+    """A norm in front of a rotation reads its row once; operands may be loaded before the sum is known."""
+    drawn = torch.Generator().manual_seed(half)
+    q = torch.randn(1, 7, 3, 2 * half, generator=drawn).to(dtype)
+    angles = [torch.randn(7, half, generator=drawn).to(dtype) for _ in range(2)]
+    model = NormedHeads(2 * half, dtype)
+    graph = captured(model, [q, *angles])
+    folds = [key for key in space(graph) if key.startswith(("fold_parts:", "early_operands:"))]
+    assert len(folds) == 2
+    text = check(model, [q, *angles], choices={key: early for key in folds if "early" in key})
+    assert text.count("auto q_tile") == 2, "each part is loaded once"
+    assert text.count("this thread's tile of the row") == 2
+    check(model, [q, *angles], choices=dict.fromkeys(folds, False))
+
+
+def test_a_maximum_goes_by_thirds() -> None:
+    drawn = torch.Generator().manual_seed(3)
+    q, cos, sin = (torch.randn(40, width, generator=drawn) for width in (3 * 24, 24, 24))
+    q[3, 60], q[4] = float("nan"), float("-inf")
+    assert "nan_max(nan_max(" in check(Thirds(72), [q, cos, sin])
+
+
+def test_normed_heads_build() -> None:
+    inputs = [torch.empty(1, 512, 32, 128).bfloat16(), *(torch.empty(512, 64).bfloat16() for _ in range(2))]
+    program_builds(write(captured(NormedHeads(128, torch.bfloat16), inputs)), lambda target: 4)

@@ -1,4 +1,5 @@
-"""Functions of kernels whose results are half types (fast_math.h, divide_approx): errors, and the ends of ranges."""
+"""Functions of kernels whose results are half types (fast_math.h), and quotients that are not rounded as divisions are
+(divide_approx, divide_closely): errors, and the ends of ranges."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ TEXT = """HIP = r'''
 #include <hip/hip_runtime.h>
 #include <hipwright/arithmetic.h>
 #include <hipwright/fast_math.h>
+#include <hipwright/shared_division.h>
 
 extern "C" __global__ void apply(const float* a, const float* b, float* __restrict__ out, int n) {
     const int i = blockIdx.x * (int)blockDim.x + threadIdx.x;
@@ -42,8 +44,15 @@ def computed(call: str, a: np.ndarray, b: np.ndarray, target: str) -> np.ndarray
     return np.asarray(got.numpy())
 
 
+SCALE = "divisor_scale(b[i])"
+CLOSE = f"divide_closely(a[i], {SCALE}, b[i] * {SCALE}, 1.0f / (b[i] * {SCALE}))"
+
+
 @pytest.mark.parametrize("target", ["", "gfx942"])
-def test_quotients_of_the_full_range(target: str) -> None:
+@pytest.mark.parametrize(
+    ("call", "most"), [("divide_approx(a[i], b[i])", 2.5), (CLOSE, 1.6)], ids=["approx", "closely"]
+)
+def test_quotients_of_the_full_range(call: str, most: float, target: str) -> None:
     """Zeros, infinities and NaN as IEEE 754 has them; divisors beyond 2^126 and subnormal ones; subnormal quotients."""
     ends = [
         0.0,
@@ -67,12 +76,25 @@ def test_quotients_of_the_full_range(target: str) -> None:
     with np.errstate(all="ignore"):
         exact = a.astype(np.float64) / b.astype(np.float64)
         nearest = exact.astype(np.float32)
-    got = computed("divide_approx(a[i], b[i])", a, b, target)
+    got = computed(call, a, b, target)
     special = ~np.isfinite(nearest) | (exact == 0)
     assert np.array_equal(got[special], nearest[special], equal_nan=True)
     assert np.array_equal(np.signbit(got[exact == 0]), np.signbit(nearest[exact == 0]))
     step = np.spacing(np.abs(nearest[~special])).astype(np.float64)
-    assert (np.abs(got[~special] - exact[~special]) / step).max() < 2.5
+    assert (np.abs(got[~special] - exact[~special]) / step).max() < most
+
+
+@pytest.mark.parametrize("target", ["", "gfx942"])
+def test_close_quotients_are_nearly_rounded(target: str) -> None:
+    """Exact ones are exact."""
+    rng = np.random.default_rng(1)
+    a, b = (np.exp2(rng.uniform(-40, 40, 20000)).astype(np.float32) for _ in range(2))
+    a[:5000], b[:5000] = rng.integers(1, 1 << 12, 5000), rng.integers(1, 1 << 12, 5000)
+    a[:2500] *= b[:2500]
+    exact = a.astype(np.float64) / b.astype(np.float64)
+    got = computed(CLOSE, a, b, target)
+    assert np.array_equal(got[:2500], exact[:2500])
+    assert (np.abs(got - exact) / np.spacing(exact.astype(np.float32))).max() < 0.51
 
 
 FUNCTIONS: dict[str, tuple[str, Wanted]] = {

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from hipwright.engine import explain, space, write
-from tests.engine.harness import Op, captured, check
-from tests.engine.template_builds import builds
+from tests.engine.harness import Op, captured, check, compare, reference, run
+from tests.engine.template_builds import builds, program_builds
 
 
 def shuffled(x: torch.Tensor) -> Any:
@@ -112,3 +112,25 @@ def test_exponentials_in_half() -> None:
     names = [k for k in space(captured(model, [x])) if k.startswith("map:")]
     assert "exp_fast(" in check(model, [x], choices=dict.fromkeys(names, "vector"))
     assert "exp_fast" not in write(captured(Op(torch.exp), [x.float()])).text
+
+
+def diffused(x: torch.Tensor, y: torch.Tensor) -> Any:
+    """A step on a periodic grid; rows further away are no neighbours of a vector."""
+    around = sum(torch.roll(x, step, axis) for step in (1, -1) for axis in (0, 1))
+    return around * 0.25 - torch.roll(y, 1, 1) * x + torch.roll(x, 2, 1), torch.roll(y, -1, 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("wave", [32, 64])
+def test_neighbours_on_periodic_rows_lie_in_vectors(dtype: torch.dtype, wave: int) -> None:
+    """At rows of whole vectors, of one, at odd ones, at one element."""
+    drawn = torch.Generator().manual_seed(1)
+    model, sizes = Op(diffused), ((40, 1032), (3, 8), (5, 61), (2, 1))
+    cases = [[torch.randn(*size, generator=drawn).to(dtype) for _ in range(2)] for size in sizes]
+    graph = captured(model, cases[0])
+    written = write(graph, picks(diffused, cases[0], "rows"))
+    assert written.text.count("= roll_vectors<") == 4, "both neighbours in each of two tensors"
+    for case in cases:
+        expected, native, _ = reference(model, case)
+        compare(run(written, model, case, wave=wave)[0], expected, native)
+    program_builds(written, lambda target: 2)

@@ -1,4 +1,6 @@
-"""Half results: divisions by constants are products, unless the quotient's last bit decides about more than itself."""
+"""Half results: divisions by constants are products, unless the quotient's last bit decides about more than itself.
+Float results: a row shares one reciprocal, and kernels that divisions slow down approximate them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from hipwright.engine import write
+from hipwright.engine import space, write
 from tests.engine.harness import Op, captured, check
 
 Function = Callable[..., Any]
@@ -90,6 +92,43 @@ def test_quotients_of_a_rows_values_are_divided() -> None:
 
 def test_float_results_divide() -> None:
     assert " / 0.3f" in write(captured(Op(lambda x: x / 0.3), [torch.empty(9, 130)])).text
+
+
+ROWS: dict[str, Function] = {
+    "softmax": lambda x, y: (x / y[:, :1]).softmax(-1),
+    "floor": lambda x, y: (x / y[:, :1]).floor() + x,
+    "columns": lambda x, y: x / (x.square().sum(0, keepdim=True) + y[:1]),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_float_rows_share_a_reciprocal(name: str) -> None:
+    """Also by zero, infinity, a negative, and numbers too small and too large for a plain reciprocal."""
+    generator = torch.Generator().manual_seed(2)
+    x, y = (torch.randn(70, 130, generator=generator) for _ in range(2))
+    x[5, :4] = torch.tensor([float("inf"), float("-inf"), 0.0, float("nan")])
+    if name == "softmax":
+        y[:7, 0] = torch.tensor([0.0, float("inf"), -0.7, 1e-39, 3e38, float("nan"), -1e-40])
+    text = check(Op(ROWS[name]), [x, y])
+    assert ("divide_closely(" in text) == (name != "floor")
+    chosen = {key: False for key in space(captured(Op(ROWS[name]), [x, y])) if key.startswith("close_quotients:")}
+    assert "divide_closely(" not in check(Op(ROWS[name]), [x, y], choices=chosen)
+
+
+def flows(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x / y + y / (x * x + 1) + (x + y) / (y * y + 2) + x / (y.abs() + 3)
+
+
+def test_many_divisions_of_floats_are_approximate() -> None:
+    """By default where a kernel has one for each four bytes that it moves; the other form remains a choice."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = [torch.randn(9, 130, generator=generator) for _ in range(2)]
+    assert check(Op(flows), inputs).count("divide_approx(") >= 4
+    (key,) = [key for key in space(captured(Op(flows), inputs)) if key.startswith("approximate_quotients:")]
+    assert "divide_approx(" not in check(Op(flows), inputs, choices={key: False})
+    few = Op(lambda x, y: x / y + y / (x * x + 1))
+    assert "divide_approx(" not in check(few, inputs)
+    assert any(key.startswith("approximate_quotients:") for key in space(captured(few, inputs)))
 
 
 DIVIDED = re.compile(r" / (\d[\d.e+-]*f|INFINITY|__int_as_float|[a-z]\w*_max\b)")

@@ -64,5 +64,6 @@ def moves_vectors(uses: Iterable[str]) -> bool:
 
 ARITHMETIC, INTEGER, INDEX = defined("arithmetic"), defined("integer"), defined("index") | defined("bit_words")
 _ROUNDING = {name for name in defined("float8") if name.startswith("round_")}
-MATH = defined("math") | defined("fast_math") | defined("float16") | defined("bfloat16") | _ROUNDING
+_SHARED_DIVISION = {"divide_closely", "divisor_scale"}
+MATH = defined("math") | defined("fast_math") | defined("float16") | defined("bfloat16") | _ROUNDING | _SHARED_DIVISION
 """The functions that expressions may call: of any arithmetic type, of floats, of integers, and of an index."""

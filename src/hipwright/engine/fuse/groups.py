@@ -55,6 +55,7 @@ class Group:
     kind: str = "fused"  # or "scan" or "call"
     short_rows: bool = False  # a thread computes all elements of short rows, which are members each (state_rows.py)
     run: Ix | None = None  # elements of an innermost dimension that a thread sums by itself (rows/run_sums.py)
+    folded: int = 1  # parts of a row of which a thread has an element of each (rows/folded_parts.py)
     column_sums: dict[str, Ix] = field(default_factory=dict)  # fused column reductions, and how many blocks sum each
 
     @property

@@ -29,8 +29,10 @@ MOST_COOPERATING = 2 * MOST_COOP_BLOCKS
 """Blocks that share one column by default at most."""
 SHORT_COLUMN = 1280
 """Rows that the 64 threads down a column of a block of 512 sum in a few steps each."""
-CACHE_BYTES, SECTOR = 32 << 20, 32
-"""Of the 50 MiB of L2 that an H100 has, what rows keep between passes; the bytes that memory moves at least."""
+CACHE_BYTES, SECTOR, VECTOR_BYTES = 32 << 20, 32, 16
+"""Of the 50 MiB of L2 that an H100 has, what rows keep between passes; the bytes that memory moves at least, and those
+that a thread loads at once at most.
+"""
 CACHED_THREADS, CACHED_BLOCKS = 512, 264
 """Threads of a block whose columns are read again from the cache, and such blocks at once: two on each multiprocessor.
 Normalising 256 x 3000 frames of 80 bands, masked, took an H100 half as long as with 1024 threads, and 0.7 times as long
@@ -56,6 +58,12 @@ SHORT_SEGMENT, GATHERED_ROWS = 64, 8
 """Rows of a segment up to which few lanes sum it, and the rows each of them loads at once."""
 
 
+HELD_VECTORS, LEAST_HELD_THREADS = 6, 256
+"""Vectors of 16 bytes that each thread of a block holds of long columns, in memory's own type: 24 of the 64 registers
+that 1024 threads leave it. Such a block is as wide as a sector.
+"""
+
+
 def columns(plan: ReductionPlanner, registers: bool) -> RowLayout:
     """The layout of a kernel that reduces columns. registers: they stay in registers between passes."""
     group = plan.group
@@ -68,7 +76,10 @@ def columns(plan: ReductionPlanner, registers: bool) -> RowLayout:
     vectors = -(-across // vec)
     share, threads = 32, 256
     kept = COOP_KEPT * vec if odd else max(COOP_KEPT, 4 * vec)  # four vectors in flight
-    if registers:
+    held = held_threads(plan) if registers else 0
+    if held:
+        threads, share, kept = held, SECTOR // VECTOR_BYTES, HELD_VECTORS * vec
+    elif registers:
         threads, share, kept = _column_block(plan, vec)
     narrow = 0 if registers else _cached_columns(plan, vec)
     deep = DEEP if registers else _depth(plan, vec, threads // min(share, power(vectors)), vectors)
@@ -97,7 +108,7 @@ def columns(plan: ReductionPlanner, registers: bool) -> RowLayout:
         "columns", plan.knob("BLOCK", threads), plan.knob("COLUMNS", share, more={share} if share < LEAST_SHARE else ())
     )
     plan.set_vectors(layout, "COLUMN_VEC", vec, items)
-    layout.registers = registers
+    layout.registers, layout.chunked = registers, held > 0
     layout.rest_items = "1" if plan.length <= lanes * items else layout.items
     layout.whole = plan.static is not None and 0 < plan.static <= lanes * max(kept // vec, 1)
     shares = min(MOST_COLUMN_BLOCKS // max(blocks, 1), plan.length // (lanes * (deep or DEEP)))
@@ -163,6 +174,23 @@ def _cached_columns(plan: ReductionPlanner, vec: int) -> int:
     share = power(max(CACHE_BYTES // (CACHED_BLOCKS * each * plan.length), 1))
     share = share // 2 if share * CACHED_BLOCKS * each * plan.length > CACHE_BYTES else share
     return share if share * each >= SECTOR else 0
+
+
+def held_threads(plan: ReductionPlanner) -> int:
+    """Threads of a block that holds columns which are long and many, as memory has them, between passes; 0 where it
+    does not: they would all be read again, most of them from memory.
+    """
+    filling = [b for b in plan.body.loads if plan.fills(b)]
+    stays = [k for k in range(len(plan.group.space)) if k not in plan.group.dims]
+    if len(filling) != 1 or plan.length < LONG_COLUMN or not _are_adjacent(plan, plan.group.variables[stays[-1]]):
+        return 0
+    item = SIZES.get(plan.body.need.dtypes[filling[0]], 4)
+    vec, share = plan.vector([plan.c.hint(plan.group.space[stays[-1]])]), SECTOR // VECTOR_BYTES
+    many = item * plan.rows * plan.length > CACHE_BYTES and plan.rows >= FEW_BLOCKS * vec * share
+    if vec * item != VECTOR_BYTES or not many:
+        return 0
+    threads = max(power(share * -(-plan.length // HELD_VECTORS)), LEAST_HELD_THREADS)
+    return threads if threads <= 1024 else 0
 
 
 def _are_adjacent(plan: ReductionPlanner, variable: Var) -> bool:

@@ -9,7 +9,7 @@ from hipwright.engine.fuse.groups import FULL, PART
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import ix, product
 from hipwright.engine.ir.shapes import flatten
-from hipwright.engine.layout.columns import columns
+from hipwright.engine.layout.columns import columns, held_threads
 from hipwright.engine.layout.planner import (
     COOP_KEPT,
     COOP_THREADS,
@@ -125,7 +125,7 @@ class RowPlanner(SharedRowPlanner):
             default = "registers"  # all loads are issued at once
         if mapping == "block" and self._reads_row_twice() and 0 < self.arrays() * self.length <= TWO_BLOCKS:
             default = "registers"
-        if mapping == "columns" and self.static is None and self.length > 1024:
+        if mapping == "columns" and self.static is None and self.length > 1024 and not held_threads(self):
             default = "reload"
         return bool(self.choose(f"row_cache:{self.body.name}", ("registers", "reload"), default) == "registers")
 
@@ -154,6 +154,8 @@ class RowPlanner(SharedRowPlanner):
         layout.long_sums = self.length // share >= LONG_CHAIN
         layout.prefetch = self.rows * self.length <= 4 * DEVICE_ELEMENTS
         layout.prefetch_shared = self._fits_device() and row.vec * items <= 16
+        if registers and self.group.folded > 1 and not row.cooperative:
+            layout.prefetch_operands = bool(self.choose(f"early_operands:{self.body.name}", (False, True), False))
         layout.one_block = self._fits_device() and self.rows * threads <= DEVICE_THREADS // 2
         return layout
 
@@ -216,7 +218,7 @@ class RowPlanner(SharedRowPlanner):
         """(layout, lanes of a row, vectors of a lane)."""
         vectors, vec = row.vectors, row.vec
         odd = vec == 1 and vectors <= ODD_ROW and not self._fits_device()
-        each = 1 if self._fits_device() else ODD_EACH if odd else 2
+        each = 1 if self._fits_device() or self.group.folded > 1 else ODD_EACH if odd else 2
         lanes = min(max(power(vectors // each), 4), 32)
         while self._fits_device() and lanes > 8 and self.rows * lanes > DEVICE_THREADS:
             lanes //= 2

@@ -1,14 +1,17 @@
 """Divisions as products with a reciprocal, or as approximate quotients, where all results are half types: far coarser
-than their error of 2 units in the last place.
+than their error of 2 units in the last place. Where results are floats, a row's divisions by one value share its
+reciprocal, and quotients are nearly rounded (hipwright/shared_division.h): a rounded division takes half as many
+instructions again, and a branch that keeps those of neighbours apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from hipwright.engine.fuse.costs import ITEM_BYTES
 from hipwright.engine.fuse.groups import Group
-from hipwright.engine.ir.expr import ROUNDING, E, indices
-from hipwright.engine.ir.index import Ind
+from hipwright.engine.ir.expr import ROUNDING, E, indices, walk
+from hipwright.engine.ir.index import Ind, product
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.templates.base import Need, depends
 
@@ -21,6 +24,13 @@ CONTINUOUS = frozenset({*_FUNCTIONS.split(), *ROUNDING.values()})
 """Functions that turn a small change of an argument into a small change of their result, as they are called in C."""
 QUOTIENTS = ("reciprocal", "softsign")
 """Functions that are divisions."""
+OFFERED, APPROXIMATED = 1 / 8, 1 / 4
+"""Divisions for each byte that a pointwise kernel of floats moves, from which on quotients with an error of 2 units in
+the last place are an option, and are the default: a rounded division takes a dozen instructions of a thread, 0.1
+cycles of a multiprocessor, which moves two bytes of memory meanwhile.
+"""
+LEAST_ROW = 64
+"""Elements of a row of which a thread has so many that the reciprocal, itself a division, costs less than theirs."""
 
 
 def approximates(need: Need) -> bool:
@@ -28,19 +38,63 @@ def approximates(need: Need) -> bool:
     return all(dtype in ("float16", "bfloat16") for _, dtype in need.stores.values())
 
 
-def use_reciprocals(c: LoweringContext, group: Group, need: Need) -> None:
-    """Replaces divisions by a constant and those of a row's elements by a value of the row, and approximates others.
+def use_reciprocals(
+    c: LoweringContext, group: Group, need: Need, choose: Callable[[str, Sequence[bool], bool], bool]
+) -> None:
+    """Replaces divisions by a constant and those of a row's elements by a value of the row, and approximates others;
+    where results are floats, those by a value of the row alone, and all others of a pointwise kernel that they slow
+    down, if chosen. choose: (kind, options, default) -> the choice.
 
     Divisions of a row's values happen once a row and stay as they are. So do divisions whose last bit may decide (below
     floor, comparisons, conversions to integers).
     """
-    if not approximates(need):
-        return
     along = {group.variables[d].name for d in group.dims} | {v.name for v in group.columns.values()}
     memo: dict[int, bool] = {}
-    values = without_divisions(c, [m.value for m in group.members], lambda e: not along or depends(e, along, memo))
+    before = [m.value for m in group.members]
+
+    def of_elements(e: E) -> bool:
+        return not along or depends(e, along, memo)
+
+    if approximates(need):
+        values = without_divisions(c, before, of_elements)
+    elif along and c.hint(product(group.inner)) >= LEAST_ROW:
+        values = with_close_quotients(c, before, of_elements)
+        if values == before or not choose("close_quotients", (True, False), True):
+            return
+    elif not along and (dense := _divisions_per_byte(before, need)) >= OFFERED:
+        values = without_divisions(c, before, of_elements)
+        if values == before or not choose("approximate_quotients", (False, True), dense > APPROXIMATED):
+            return
+    else:
+        return
     for member, value in zip(group.members, values, strict=True):
         member.value = value
+
+
+def _divisions_per_byte(values: Sequence[E], need: Need) -> float:
+    """Divisions of float elements for each byte that a pointwise kernel moves."""
+    nodes = list(walk(values))
+    divisions = sum(e.op == "bin" and e.attr == "/" and e.ctype == "float" for e in nodes)
+    moved = {e.attr[0]: ITEM_BYTES.get(e.attr[2], 1) for e in nodes if e.op == "load"}
+    stored = sum(ITEM_BYTES.get(dtype, 1) for _, dtype in need.stores.values())
+    return float(divisions / max(sum(moved.values()) + stored, 1))
+
+
+def with_close_quotients(c: LoweringContext, values: Sequence[E], of_elements: Callable[[E], bool]) -> list[E]:
+    """The values with nearly rounded quotients for divisions of elements by a row's value."""
+    exact, arena = _deciding(values), c.arena
+
+    def quotient(e: E, before: E) -> E | None:
+        x, divisor = e.args
+        if e.ctype != "float" or before.id in exact or divisor.op == "const" or of_elements(divisor):
+            return None
+        if not of_elements(x):
+            return None
+        scale = arena.call("divisor_scale", divisor)
+        scaled = arena.binary("*", divisor, scale)
+        return arena.call("divide_closely", x, scale, scaled, arena.binary("/", arena.const(1.0, "float"), scaled))
+
+    return arena.rewrite(values, lambda atom: None, lambda load: None, quotient)
 
 
 def without_divisions(c: LoweringContext, values: Sequence[E], of_elements: Callable[[E], bool]) -> list[E]:

@@ -13,6 +13,7 @@ from hipwright.engine.ir.index_text import to_c, to_python
 from hipwright.engine.templates.access import unconditional_loads
 from hipwright.engine.templates.base import Body, EmittedKernel, fused
 from hipwright.engine.templates.pointwise.elementwise import alignment_tests, needs_bounds_test, relaxed_bounds
+from hipwright.engine.templates.pointwise.rolled import rolled_loads
 from hipwright.engine.templates.pointwise.row_parts import RowParts, row_parts
 from hipwright.engine.templates.pointwise.short_rows import ShortRow, short_rows
 from hipwright.engine.templates.rows.layout import RowLayout
@@ -159,6 +160,7 @@ class PlainRows(RowScope):
             tile = emit.fresh(f"{body.pointers[buffer]}_tile")
             tiles[key] = f"{tile}.v[k]"
             emit.line(f"const auto {tile} = load_whole_vectors<{shape}>({pointer}, base, {step}, {bound});")
+        tiles |= self._roll(tiles, step, bound)
         outs, short_outs = self._declare_short()
         members = {m.item.name: m for m in body.stored}
         stored = {}
@@ -208,6 +210,25 @@ class PlainRows(RowScope):
                 buffer = self.body.need.stores[m.item.name][0]
                 out[m.item.name] = self._described(buffer, m.position, access)
         return out
+
+    def _roll(self, tiles: dict[tuple[str, str], str], step: str, bound: str) -> dict[tuple[str, str], str]:
+        """Writes the vectors of neighbours along periodic rows; returns their elements. tiles: of vectors before."""
+        emit, shape, found = self.emit, f"{self.items}, {self.vec}", dict(tiles)
+        for rolled in rolled_loads(self.values, self.row_sweep.variable, self.row_sweep.width):
+            if rolled.key in found:
+                continue
+            emit.used.add("roll_vectors")
+            buffer, center = rolled.key[0], (rolled.key[0], rolled.place.key)
+            pointer = offset(self.body.pointers[buffer], to_c(rolled.start))
+            if center not in found:
+                name = emit.fresh(f"{self.body.pointers[buffer]}_tile")
+                found[center] = f"{name}.v[k]"
+                emit.line(f"const auto {name} = load_whole_vectors<{shape}>({pointer}, base, {step}, {bound});")
+            tile, name = found[center].removesuffix(".v[k]"), emit.fresh(f"{self.body.pointers[buffer]}_rolled")
+            found[rolled.key] = f"{name}.v[k]"
+            arguments = f"{tile}, {pointer}, base, {step}, {bound}"
+            emit.line(f"const auto {name} = roll_vectors<{shape}, {rolled.step}>({arguments});")
+        return found
 
     # ------------------------------------------------------------ short rows
 

@@ -167,6 +167,8 @@ class TileBounds:
     def _outside_columns(self, keep: bool) -> str:
         """Whether element k of a column lies beyond its end."""
         step, length = self.k.threads.count, _grouped(self.sweep.length)
+        if keep and self.k.layout.chunked:
+            return f"(done + k + 1) * {step} > {length} && k >= count"
         if keep and not self.k.blocks:
             return f"k * {step} >= {length} || ((k + 1) * {step} > {length} && k >= count)"
         return f"!({self._all_full()}) && k >= count"

@@ -55,7 +55,8 @@ class RowKernel(RowState):
         if self.column_sums:
             self.column_sums.store(self.row_sweep.length, self.vec)
         threads = self.layout.threads
-        bounds = f"{threads}, 1" if self.layout.one_block else threads  # or ptxas delays loads to stay at 32 registers
+        free = self.layout.one_block or self.layout.prefetch_operands  # or ptxas delays loads to stay at 32 registers
+        bounds = f"{threads}, 1" if free else threads
         kernel = body.finish(grid, threads, fused(group), self.layout.launch_bounds or bounds)
         kernel.static_bounds = self.layout.static_bounds
         if self.peeled:
@@ -167,9 +168,8 @@ class RowKernel(RowState):
             if self.peeled:
                 emit.line(f"{self.kept_type(e)} {name}_peel[1];")
         if layout.chunked or (layout.rest_items == "chunks" and self.registers):
-            emit.line(
-                f"constexpr int chunk_items = {layout.items} < 2 ? 1 : 2;  // vectors that are processed at a time"
-            )
+            most = "1" if self.columns else f"{layout.items} < 2 ? 1 : 2"
+            emit.line(f"constexpr int chunk_items = {most};  // vectors that are processed at a time")
         elif layout.rest_items == "chunks":
             layout.rest_items = layout.items
         self.row_cache = RowCache(self, layout.cache_tiles) if layout.cache_tiles else None

@@ -37,6 +37,7 @@ class RowLayout:
     prefetch: bool = False  # few elements: loads of later passes and of row values are issued first
     one_block: bool = False  # few threads: the compiler may use the registers of a block that has a unit to itself
     prefetch_shared: bool = False  # so few elements that operands shared by all rows are loaded first too
+    prefetch_operands: bool = False  # operands of later passes are loaded first, whatever their size
     sum_blocks: str = ""  # blocks that take the rows in turn and sum their columns (engine/fuse/column_reductions.py)
     long_sums: bool = False  # a thread adds so many values that sums of floats go by tiles (long_sums.py)
     chunked: bool = False  # the first tile is processed a few vectors at a time: other operands need few registers

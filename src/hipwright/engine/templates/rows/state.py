@@ -70,26 +70,35 @@ class RowState(RowScope):
         return reductions + [m for m in self.body.stored if m.role == FULL and self.levels[f"={m.item.name}"] == level]
 
     def later_loads(self, level: int) -> Iterator[E]:
-        """Loads of later passes that no pass before has kept, of whole tensors or of all along the row."""
+        """Loads of later passes that no pass before has kept, of whole tensors or of all along the row.
+
+        If so laid out, all others too.
+        """
         c, size = self.body.c, product(self.group.space)
         for after in range(level + 1, self.last_level + 1):
             known = {number for number, (_, made, _) in self.kept.items() if made < after}
             for e in unconditional_loads([m.value for m in self.members_at(after)], known):
                 numel = self.body.need.numels.get(e.attr[0])
                 least = self.row_sweep.width if self.layout.prefetch_shared else size
-                if numel is not None and c.hint(numel) >= c.hint(least):
+                if numel is not None and (self.layout.prefetch_operands or c.hint(numel) >= c.hint(least)):
                     yield e
 
     # ------------------------------------------------------------ kept values
 
     def _choose_kept(self) -> bool:
-        """Chooses values that one pass computes per element and a later one needs; returns whether they are kept."""
+        """Chooses values that one pass computes per element and a later one needs; returns whether they are kept.
+
+        Of columns that are held as memory has them, these are loads.
+        """
+        loads_alone = self.columns and self.layout.chunked
         seen: dict[int, int] = {}
         found: dict[int, E] = {}
         for level in range(self.last_level + 1):
             values = [m.value for m in self.members_at(level)]
             before = {number for number, made in seen.items() if made < level}
             for e in elements(values, self.inner, self.memo, before):
+                if loads_alone and e.op != "load":
+                    continue
                 if seen.setdefault(e.id, level) < level:
                     found[e.id] = e
         if not 0 < len(found) <= MAX_KEPT:

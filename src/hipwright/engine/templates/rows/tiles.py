@@ -53,7 +53,7 @@ class Tiles(TileBounds):
     def _first_in_chunks(self, start: str) -> None:
         """Writes the first tile a few vectors at a time: kept values are loaded at once, all else with its chunk."""
         k, emit, sweep, items = self.k, self.emit, self.sweep, self.items
-        packed = [name for e, level, name in k.kept.values() if level == self.level and k.kept_packed(e)]
+        packed = [name for e, level, name in k.kept.values() if self._stays_packed(level) and k.kept_packed(e)]
         if any(level == self.level for _, level, _ in k.kept.values()):
             tile = self.thread_tile(start)
             known = {n for n, (_, level, _) in k.kept.items() if level < self.level}
@@ -65,7 +65,8 @@ class Tiles(TileBounds):
         emit.line("#pragma unroll")
         emit.open(f"for (int done = 0; done < {items}; done += chunk_items)")
         self._set_items("chunk_items")
-        first = f"{start} + done * ({k.threads.count} * {self.vec})".removeprefix("0 + ")
+        step = k.threads.count if k.columns else f"({k.threads.count} * {self.vec})"
+        first = f"{start} + done * {step}".removeprefix("0 + ")
         emit.line(f"if ({first} >= {end}) break;")
         self._tile(first, keep=True)
         emit.close()
@@ -74,6 +75,10 @@ class Tiles(TileBounds):
         for name in packed:
             emit.used.add("keep_packed")
             emit.line(f"keep_packed({name});")
+
+    def _stays_packed(self, made: int) -> bool:
+        """Whether what pass `made` keeps is packed again behind this pass: no float of it stays for the next."""
+        return made == self.level or (self.k.columns and made < self.level < self.k.last_level)
 
     def rest(self, *, after_first: bool) -> None:
         """Writes the loop over all tiles, or over those after the first and those in the row cache."""
@@ -229,7 +234,8 @@ class Tiles(TileBounds):
         for line in self.sweep.splits:
             emit.line_if_used(line)
         k.index = ("k" if self.vec == "1" else f"k * {self.vec} + v") if columns else "k"
-        k.kept_index = ("done + k" if self.vec == "1" else f"done * {self.vec} + k") if k.layout.chunked else k.index
+        done = "done" if self.vec == "1" else f"done * {self.vec}"
+        k.kept_index = f"{done} + {k.index}" if k.layout.chunked else k.index
         if keep:
             self._name_kept()
         for s in self.made:
