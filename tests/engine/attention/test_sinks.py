@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from hipwright.engine import author
+from hipwright.engine.knobs import SPLIT
 from tests.engine.capturing import captured
 from tests.engine.harness import Op, check, kernels_in
 from tests.engine.template_builds import builds
@@ -111,3 +112,13 @@ def test_the_choice_leaves_it_written_out() -> None:
 
 def test_it_builds_without_scratch() -> None:
     assert "sink" in builds(Op(_attention), _inputs(32, 8, 8, 1024, 64))
+
+
+def test_matrix_units_have_sinks() -> None:
+    def widened(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sinks: torch.Tensor) -> torch.Tensor:
+        return _attention(*(x.to(sinks.dtype) for x in (q, k, v)), sinks)
+
+    q, k, v, sinks = _inputs(2, 2, 4, 140, 64)
+    text = check(Op(widened), [*(x.half() for x in (q, k, v)), sinks], choices={SPLIT: True}, wave=32)
+    assert "FewRows" in text
+    assert "const float sink" in text

@@ -33,6 +33,11 @@ CASES: dict[str, Case] = {
     "causal": ({"is_causal": True}, qkv(1, 2, 5, 150, 32, 128, dtype=BRAIN), {"DECODE_KEYS": 128}),
     "wide": ({"scale": 0.3}, qkv(1, 1, 4, 65, 256, 256, dtype=HALF), {}),
     "no keys": ({}, [*qkv(1, 2, 3, 129, 64, 64, dtype=HALF), row_without_keys(3, 129)], {}),
+    "masked": (
+        {},
+        [*qkv(1, 2, 3, 177, 64, 64, dtype=HALF), (torch.arange(177) < 40).expand(3, 177)],
+        {f"{CALL}:hidden": "skipped"},
+    ),
     "bias": ({}, [*qkv(1, 2, 3, 81, 64, 64, dtype=BRAIN), draw(1, 2, 3, 81, dtype=BRAIN)], {}),
 }
 

@@ -303,6 +303,14 @@ def emit_split_index(kernel: CallKernel, counter: str, sizes: Sequence[Ix], name
     kernel.line(f"const {kernel.kind} {names[0]} = {rest};")
 
 
+def declare_row(kernel: CallKernel, f: AttentionProblem, names: list[str]) -> None:
+    """Declares the head and query position of row `row` of the queries that share a key head, from `first_row` on."""
+    length = kernel.size(f.queries)
+    group = f"shared_head * {f.group} + " if f.group > 1 else "shared_head"
+    which = f"(first_row + row) / {length}" if f.group > 1 else ""
+    kernel.line(f"const {kernel.kind} {names[-1]} = {group}{which}, m = (first_row + row) % {length};")
+
+
 def key_lead_names(f: AttentionProblem, names: Sequence[str]) -> list[str]:
     """The names that index the leading dimensions of keys and values."""
     return [*names[:-1], "shared_head"]
@@ -313,6 +321,7 @@ __all__ = [
     "MAX_HEAD_SIZE",
     "AttentionProblem",
     "attention_problem",
+    "declare_row",
     "emit_load",
     "emit_score",
     "emit_split_index",

@@ -7,13 +7,16 @@ DECODE_KEYS (Flash-Decoding: Dao, Haziza, Massa & Sizov 2023), each read once fo
 from __future__ import annotations
 
 from hipwright.engine.ir.expr import weight
-from hipwright.engine.ir.index import ONE, Ix, ix, product
+from hipwright.engine.ir.index import Ix, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.lower.values import Tensor
+from hipwright.engine.templates.attention.combine import combine_kernel
+from hipwright.engine.templates.attention.hidden import HiddenKeys
 from hipwright.engine.templates.attention.problem import (
     DECODING_MAX_ROWS,
     AttentionProblem,
     attention_problem,
+    declare_row,
     emit_load,
     emit_score,
     emit_split_index,
@@ -33,12 +36,11 @@ STORE_ABOVE_READ_ONCE = 160
 """The weight (ir/expr.py) above which keys or values that one block reads are stored first. A round figure."""
 NAMES = (
     "D DV R W WV VECTORS VECTORS_V KEY_LANES VALUE_LANES LANE_VECTORS LANE_VECTORS_V GROUPS GROUPS_V "
-    "THREADS LANE_ROWS CHUNK "
+    "THREADS LANE_ROWS CHUNK STEPS AHEAD "
     "q_tile scores group_sums rows chunks chunk z first_key group lane lane_v group_v i0 i1 i2 i3 i4 i5 "
     "shared_head head m n d r row own key step loaded v p q out dot row_max safe_max row_sum value wide i "
-    "first_row stats_index sum distance weight"
+    "first_row first_step seen at stats_index sum distance weight"
 )
-COMBINE_NAMES = "sink i chunks z row_max row_sum sum c weight safe_max row d i0 i1 i2 i3 i4 i5 head m r"
 
 
 def split_keys_attention(call: KernelCall) -> Offer | None:
@@ -122,7 +124,7 @@ def _chunk_kernel(
     kernel.line(f"const {kernel.kind} head = z / rows;")
     emit_split_index(kernel, "head", f.kv_lead, [*names[:-1], "shared_head"])
     _load_queries(kernel, f, q, names)
-    _emit_dots(kernel, f, k, names)
+    _emit_dots(kernel, f, k, names, HiddenKeys(body, f, mask))
     emit_weights(kernel, f, mask, names, out[1])
     _emit_values(kernel, f, v, names, out[0])
     heads = to_python(product(f.kv_lead))
@@ -156,14 +158,6 @@ def _declare_sizes(
         kernel.line(text)
 
 
-def declare_row(kernel: CallKernel, f: AttentionProblem, names: list[str]) -> None:
-    """Declares the head and query position of row `row`."""
-    length = kernel.size(f.queries)
-    group = f"shared_head * {f.group} + " if f.group > 1 else "shared_head"
-    which = f"(first_row + row) / {length}" if f.group > 1 else ""
-    kernel.line(f"const {kernel.kind} {names[-1]} = {group}{which}, m = (first_row + row) % {length};")
-
-
 def _load_queries(kernel: CallKernel, f: AttentionProblem, q: Tensor, names: list[str]) -> None:
     """Loads the queries into LDS, scaled, then what a lane needs into registers."""
     kernel.open("for (int i = threadIdx.x; i < R * LANE_VECTORS * KEY_LANES * W; i += THREADS)")
@@ -190,11 +184,16 @@ def _load_queries(kernel: CallKernel, f: AttentionProblem, q: Tensor, names: lis
         kernel.line(text)
 
 
-def _emit_dots(kernel: CallKernel, f: AttentionProblem, k: Tensor, names: list[str]) -> None:
+def _emit_dots(kernel: CallKernel, f: AttentionProblem, k: Tensor, names: list[str], hidden: HiddenKeys) -> None:
     """Computes scores[r][key] = q . k; KEY_LANES lanes share a key."""
-    kernel.line("#pragma unroll 4")
-    kernel.open("for (int step = 0; step < (CHUNK + GROUPS - 1) / GROUPS; ++step)")
     length = kernel.size(f.keys)
+    if hidden.skipped:
+        _leave_hidden(kernel, hidden, names)
+        kernel.line("#pragma unroll")
+        kernel.open("for (int step = first_step; step < first_step + AHEAD; ++step)")
+    else:
+        kernel.line("#pragma unroll 4")
+        kernel.open("for (int step = 0; step < (CHUNK + GROUPS - 1) / GROUPS; ++step)")
     kernel.line("const int key = group + step * GROUPS;")
     kernel.line(f"const {kernel.kind} n = first_key + key < {length} ? first_key + key : {length} - 1;")
     kernel.line("float dot[R] = {};")
@@ -218,7 +217,28 @@ def _emit_dots(kernel: CallKernel, f: AttentionProblem, k: Tensor, names: list[s
     kernel.line(f"for (int own = 0; own < LANE_ROWS; ++own) scores[{row}][key] = dot[own];")
     kernel.close()
     kernel.close()
+    if hidden.skipped:
+        kernel.close()
     kernel.line("__syncthreads();")
+
+
+def _leave_hidden(kernel: CallKernel, hidden: HiddenKeys, names: list[str]) -> None:
+    """Opens the loop over steps that are loaded together; leaves those of which no row sees a key."""
+    kernel.line("constexpr int STEPS = (CHUNK + GROUPS - 1) / GROUPS, AHEAD = STEPS < 4 ? STEPS : 4;")
+    kernel.open("for (int first_step = 0; first_step < STEPS; first_step += AHEAD)")
+    kernel.line("bool seen = false;")
+    kernel.line("#pragma unroll")
+    kernel.open("for (int step = first_step; step < first_step + AHEAD; ++step)")
+    kernel.line("const int key = group + step * GROUPS;")
+    hidden.emit_seen(kernel, names)
+    kernel.close()
+    kernel.open("if (!__any(seen))")
+    kernel.open("for (int step = first_step; step < first_step + AHEAD; ++step)")
+    kernel.line("const int key = group + step * GROUPS;")
+    kernel.line("for (int r = lane; key < CHUNK && r < R; r += KEY_LANES) scores[r][key] = 0.0f;")
+    kernel.close()
+    kernel.line("continue;")
+    kernel.close()
 
 
 def emit_weights(kernel: CallKernel, f: AttentionProblem, mask: Tensor | None, names: list[str], stats: str) -> None:
@@ -305,46 +325,3 @@ def _add_groups(kernel: CallKernel, f: AttentionProblem, partials: str) -> None:
     kernel.close()
     kernel.line("__syncthreads();")
     kernel.close()
-
-
-def combine_kernel(
-    body: CallBody, f: AttentionProblem, made: tuple[str, str], chunk: str, sinks: Tensor | None = None
-) -> EmittedKernel:
-    """One thread an output element adds the chunks, weighted by their sums; a sink is a key without a value."""
-    partials, stats = made
-    kernel = body.kernel("combine", COMBINE_NAMES)
-    names = [f"i{n}" for n in range(len(f.lead))]
-    rows = f.queries * f.group
-    kernel.line(f"const {kernel.kind} i = blockIdx.x * ({kernel.kind})256 + threadIdx.x;")
-    kernel.line(f"if (i >= {kernel.size(product([*f.kv_lead, rows]))} * {f.size_v}) return;")
-    kernel.line(f"const {kernel.kind} d = i % {f.size_v}, row = i / {f.size_v}, head = row / {kernel.size(rows)};")
-    kernel.line(f"const {kernel.kind} chunks = ({kernel.size(f.keys)} + {chunk} - 1) / {chunk};")
-    kernel.line(f"const {kernel.kind} r = row % {kernel.size(rows)}, m = r % {kernel.size(f.queries)};")
-    emit_split_index(kernel, "head", f.kv_lead, [*names[:-1], "z"])
-    query_head = f"z * {f.group} + r / {kernel.size(f.queries)}" if f.group > 1 else "z"
-    kernel.line(f"const {kernel.kind} {names[-1]} = {query_head};")
-    sink = "-INFINITY" if sinks is None else _sink(kernel, sinks, names)
-    p, s = kernel.pointer(partials), kernel.pointer(stats)
-    for text in (
-        f"float row_max = {sink}, row_sum = 0.0f, sum = 0.0f;",
-        f"for (int c = 0; c < chunks; ++c) row_max = fmaxf(row_max, {s}[2 * (row * chunks + c)]);",
-        "const float safe_max = row_max == -INFINITY ? 0.0f : row_max;",
-        *([f"row_sum = {f.power('sink - safe_max')};"] if sinks is not None else []),
-        "for (int c = 0; c < chunks; ++c) {",
-        f"    const float weight = {f.power(f'{s}[2 * (row * chunks + c)] - safe_max')};",
-        f"    row_sum += weight * {s}[2 * (row * chunks + c) + 1];",
-        f"    sum += weight * {p}[(row * chunks + c) * {f.size_v} + d];",
-        "}",
-    ):
-        kernel.line(text)
-    kernel.epilogue(f"(row_sum == 0.0f ? {f.empty(kernel)} : sum / row_sum)", [*names, "m", "d"])
-    grid = f"cdiv({to_python(product([*f.kv_lead, rows]) * f.size_v)}, 256)"
-    return kernel.finish(grid, "256", "256", "combines the chunks, weighted by their sums")
-
-
-def _sink(kernel: CallKernel, sinks: Tensor, names: list[str]) -> str:
-    """Declares the sink of a query; returns its name."""
-    index = [*names, "m", "0"][len(names) + 2 - sinks.rank :]
-    place = [0 if size == ONE or i == "0" else i for i, size in zip(index, sinks.shape, strict=True)]
-    kernel.line(f"const float sink = {kernel.load(sinks, place)};")
-    return "sink"

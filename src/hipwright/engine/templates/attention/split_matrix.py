@@ -1,7 +1,8 @@
-"""Attention of few queries over many keys by matrix units: as split.py, for half types.
+"""Attention of few queries over many keys by matrix units: as split.py, for numbers that memory holds as half types.
 
 Up to 8 queries share a read of the keys, and by vector units each costs an instruction for every number read. A
-wavefront multiplies 16 keys with all 8 rows at once, keys and values straight from memory (few_rows.h).
+wavefront multiplies 16 keys with all 8 rows at once, keys and values straight from memory (few_rows.h). A module that
+widens them to float32 first computes with the same numbers; then weights are sums of three halves instead of two.
 """
 
 from __future__ import annotations
@@ -10,22 +11,20 @@ from hipwright.engine.ir.expr import HALVES, STORAGE
 from hipwright.engine.ir.index import Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.knobs import SPLIT
+from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.values import NotLowered, Tensor
+from hipwright.engine.templates.attention.combine import combine_kernel
+from hipwright.engine.templates.attention.hidden import HiddenKeys
 from hipwright.engine.templates.attention.problem import (
     DECODING_MAX_ROWS,
     AttentionProblem,
     attention_problem,
+    declare_row,
     emit_split_index,
     key_lead_names,
     vector_width,
 )
-from hipwright.engine.templates.attention.split import (
-    chunk_bound,
-    combine_kernel,
-    declare_row,
-    default_chunk,
-    emit_weights,
-)
+from hipwright.engine.templates.attention.split import chunk_bound, default_chunk, emit_weights
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
@@ -36,31 +35,38 @@ SIZE, SIZES_V = 32, (64, 128, 256)
 """What head sizes of queries and keys are multiples of, and head sizes of values."""
 FEWEST_ROWS = 4
 """Queries of a key head from which this is the default: fewer are no work for the vector units either. Not measured."""
+WEIGHT_PARTS, WIDENED_PARTS = 2, 3
+"""Numbers of the half type of which a weight is the sum: 16 bits, or all 24 of a float."""
 NAMES = (
     "D DV R THREADS CHUNK STRIDE WAVES FLOATS q_tile memory scores rows sums chunks chunk z first_key lane wave "
     "i0 i1 i2 i3 i4 i5 shared_head head m n d row key value q p row_max safe_max row_sum i first_row stats_index "
-    "distance tile first score vector t number value_at"
+    "distance tile first score vector t number value_at at seen"
 )
 
 
 def matrix_keys_attention(call: KernelCall) -> Offer | None:
-    """The offer "matrix": for few queries of half types."""
-    f = attention_problem(call)
+    """The offer "matrix": for few queries of half types, or of half types that are widened."""
+    f = attention_problem(call, sinks=True)
     q, k, v = call.args[:3]
     mask = call.arg(3, "attn_mask")
-    if f.dtype not in HALVES or f.size % SIZE or f.size_v not in SIZES_V:
+    read = [_dtype_in_memory(call.c, t) for t in (k, v, *([q] if f.dtype not in HALVES else []))]
+    if read[0] not in HALVES or len(set(read)) > 1 or f.size % SIZE or f.size_v not in SIZES_V:
         raise NotLowered("matrix units read half types, head sizes in whole vectors")
-    if any(
-        t.at(call.c.probe(t.shape)).op != "load" or vector_width(t, s) != 8 for t, s in ((k, f.size), (v, f.size_v))
-    ):
+    if any(vector_width(t, s) != 8 for t, s in ((k, f.size), (v, f.size_v))):
         raise NotLowered("keys or values that are not read 16 bytes at a time")
     rows = f.hints["rows"] * f.group
     if rows > 4 * DECODING_MAX_ROWS:
         return None
-    operands = [q, k, v, *([mask] if isinstance(mask, Tensor) else [])]
+    operands = [q, k, v, *(t for t in (mask, f.sinks) if isinstance(t, Tensor))]
     default = f.decoding and rows >= FEWEST_ROWS and bool(call.choices.get(SPLIT))
     output = Output([*f.lead, f.queries, v.shape[-1]])
     return Offer("matrix", write, operands, [output], default=default, data=f)
+
+
+def _dtype_in_memory(c: LoweringContext, operand: Tensor) -> str:
+    """The dtype of the elements in memory that the operand's are; "" where they are computed."""
+    e = operand.at(c.probe(operand.shape))
+    return str(e.attr[2]) if e.op == "load" else ""
 
 
 def write(body: CallBody) -> list[EmittedKernel]:
@@ -71,8 +77,9 @@ def write(body: CallBody) -> list[EmittedKernel]:
     space, chunks = [*f.kv_lead, f.queries * f.group], chunk_bound(f)
     partials = body.temporary("partials", [*space, chunks, ix(f.size_v)], "float32")
     stats = body.temporary("stats", [*space, chunks, ix(2)], "float32")
+    sinks = body.operands[-1] if f.sinks is not None else None
     first = _ChunkKernel(body, f, (partials, stats), (block, chunk)).written()
-    return [first, combine_kernel(body, f, (partials, stats), chunk)]
+    return [first, combine_kernel(body, f, (partials, stats), chunk, sinks)]
 
 
 class _ChunkKernel:
@@ -81,14 +88,17 @@ class _ChunkKernel:
     def __init__(self, body: CallBody, f: AttentionProblem, made: tuple[str, str], knobs: tuple[str, str]) -> None:
         self.f, self.knobs = f, knobs
         self.partials, self.stats = made
-        q, k, v, self.mask = (*body.operands, None)[:4]
+        operands = body.operands[: -1 if f.sinks is not None else None]
+        q, k, v, self.mask = (*operands, None)[:4]
         assert q is not None
         assert k is not None
         assert v is not None
         self.q, self.keys, self.values = q, k, v
         self.kernel: CallKernel = body.kernel("chunks", NAMES)
         self.names = [f"i{n}" for n in range(len(f.lead))]
-        self.type = STORAGE[f.dtype]
+        self.type = STORAGE[_dtype_in_memory(body.c, k)]
+        self.parts = WEIGHT_PARTS if f.dtype in HALVES else WIDENED_PARTS
+        self.hidden = HiddenKeys(body, f, self.mask)
 
     def written(self) -> EmittedKernel:
         """The kernel."""
@@ -160,6 +170,8 @@ class _ChunkKernel:
         kernel.line(f"FewRows<{self.type}, D> queries;")
         kernel.line("queries.load(&q_tile[0][0], lane);")
         self._tiles()
+        if self.hidden.skipped:
+            self._leave_hidden()
         kernel.line("float score[4];")
         kernel.open("queries.scores(score, [&](int number, int d)")
         kernel.line(f"const {kernel.kind} at = first_key + first + number;")
@@ -175,16 +187,30 @@ class _ChunkKernel:
         kernel.close()
         kernel.line("__syncthreads();")
 
+    def _leave_hidden(self) -> None:
+        """Leaves a tile of which no row sees a key."""
+        kernel = self.kernel
+        kernel.line("bool seen = false;")
+        kernel.line(f"const int key = first + lane % {KEYS_OF_TILE};")
+        self.hidden.emit_seen(kernel, self.names)
+        kernel.open("if (!__any(seen))")
+        kernel.line(f"for (int i = lane; i < R * {KEYS_OF_TILE}; i += FEW_ROWS_LANES)")
+        kernel.line(f"    scores[i / {KEYS_OF_TILE}][first + i % {KEYS_OF_TILE}] = 0.0f;")
+        kernel.line("continue;")
+        kernel.close()
+
     def _sums(self) -> None:
         """Computes the weighted sums of the chunk's values, and adds those of the wavefronts."""
         f, kernel = self.f, self.kernel
         kernel.open("const auto value_at = [&](int key, int d)")
         kernel.line(f"const {kernel.kind} n = first_key + key;")
         kernel.line(f"Vector16B<{self.type}> vector = {{}};")
-        kernel.line(f"if (n < {kernel.size(f.keys)}) vector = {self._vector(self.values)};")
+        kernel.open(f"if (n < {kernel.size(f.keys)})")
+        kernel.line(f"vector = {self._vector(self.values)};")
+        kernel.close()
         kernel.line("return vector;")
         kernel.close(";")
-        kernel.line(f"FewRowSums<{self.type}, DV> sums;")
+        kernel.line(f"FewRowSums<{self.type}, DV, {self.parts}> sums;")
         kernel.line("sums.clear();")
         self._tiles()
         kernel.line("sums.add(value_at, first, memory, STRIDE, lane);")

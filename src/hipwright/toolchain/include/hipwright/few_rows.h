@@ -128,7 +128,9 @@ struct FewRows {
 };
 
 // A lane's part of 8 sums of DV elements (64, or a multiple of 128): sum over keys of weight(row, key) value(key, d).
-template <typename T, int DV>
+// A weight is the sum of PARTS numbers of T: of two it is as exact as the values, of three as a float. With infinite
+// values such sums are NaN, see `add_by_floats`.
+template <typename T, int DV, int PARTS = 2>
 struct FewRowSums {
     static constexpr int TILES = DV / 16, WIDTH = GEMM_MFMA && DV < 128 ? DV / 16 : 8;
     float sum[TILES][4];
@@ -151,17 +153,17 @@ struct FewRowSums {
     }
 
     // Adds the 16 keys from `first` on. value(key, d): 8 elements of a key's value, d a multiple of 8. weights: of row 0
-    // and key 0, in LDS at a multiple of 16 bytes, rows `stride` apart. A weight is the sum of two numbers of T, so
-    // that it is as exact as the values; with infinite values such sums are NaN, see `add_by_floats`.
+    // and key 0, in LDS at a multiple of 16 bytes, rows `stride` apart.
     template <typename Value>
     __device__ __forceinline__ void add(Value value, int first, const float* weights, int stride, int lane) {
 #if GEMM_MFMA
-        T high[4] = {}, low[4] = {};
+        T part[PARTS][4] = {};
         if (lane % 16 < 8) {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                const float weight = weights[lane % 16 * stride + first + lane / 16 * 4 + i];
-                high[i] = T(weight), low[i] = T(weight - (float)high[i]);
+                float rest = weights[lane % 16 * stride + first + lane / 16 * 4 + i];
+#pragma unroll
+                for (int p = 0; p < PARTS; ++p) part[p][i] = T(rest), rest -= (float)part[p][i];
             }
         }
 #pragma unroll
@@ -188,19 +190,24 @@ struct FewRowSums {
                 Accumulator c;
 #pragma unroll
                 for (int i = 0; i < 4; ++i) c[i] = sum[pass * WIDTH + e][i];
-                c = few_rows_product(a, low, few_rows_product(a, high, c));
+#pragma unroll
+                for (int p = 0; p < PARTS; ++p) c = few_rows_product(a, part[p], c);
 #pragma unroll
                 for (int i = 0; i < 4; ++i) sum[pass * WIDTH + e][i] = c[i];
             }
         }
 #elif GEMM_MMA
-        unsigned high[2], low[2];
+        unsigned part[PARTS][2];
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             const float* pair = weights + lane / 4 * stride + first + lane % 4 * 4 + 2 * i;
-            const T x[2] = {T(pair[0]), T(pair[1])}, y[2] = {T(pair[0] - (float)x[0]), T(pair[1] - (float)x[1])};
-            __builtin_memcpy(&high[i], x, 4);
-            __builtin_memcpy(&low[i], y, 4);
+            float rest[2] = {pair[0], pair[1]};
+#pragma unroll
+            for (int p = 0; p < PARTS; ++p) {
+                const T x[2] = {T(rest[0]), T(rest[1])};
+                __builtin_memcpy(&part[p][i], x, 4);
+                rest[0] -= (float)x[0], rest[1] -= (float)x[1];
+            }
         }
 #pragma unroll
         for (int pass = 0; pass < DV / 64; ++pass) {
@@ -214,8 +221,9 @@ struct FewRowSums {
             for (int w = 0; w < 4; ++w) {
                 const unsigned a[4] = {(x[0][w] & 0xffffu) | x[1][w] << 16, x[0][w] >> 16 | (x[1][w] & 0xffff0000u),
                                        (x[2][w] & 0xffffu) | x[3][w] << 16, x[2][w] >> 16 | (x[3][w] & 0xffff0000u)};
-                few_rows_product((const T*)nullptr, sum[pass * 4 + w], a, high[0], high[1], lane);
-                few_rows_product((const T*)nullptr, sum[pass * 4 + w], a, low[0], low[1], lane);
+#pragma unroll
+                for (int p = 0; p < PARTS; ++p)
+                    few_rows_product((const T*)nullptr, sum[pass * 4 + w], a, part[p][0], part[p][1], lane);
             }
         }
 #else
