@@ -32,7 +32,6 @@ from hipwright.engine.plan.streaming import (
     KEEP,
     PACKED,
     keeps,
-    large_follows,
     offered,
     reads_only,
     streaming_headers,
@@ -148,9 +147,7 @@ class ProgramAssembly:
             return PACKED[0]
         over = bool(groups.overwriting) and groups.overwriting == len(kernels)
         only = reads_only(c, kernels, groups.numels, groups.dtypes)
-        follows = large_follows(c, kernels, keeping, groups.numels, groups.dtypes)
-        default = usual(options, over=over, reads_only=only, follows=follows)
-        how = str(self.decisions.choose("stream", options, default))
+        how = str(self.decisions.choose("stream", options, usual(options, over=over, reads_only=only)))
         for kernel in keeping if how == KEEP else ():
             if kernel.function is not None:
                 kernel.function.keep_reads = True

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from hipwright.engine import space, write
-from hipwright.engine.authoring import author
 from hipwright.engine.plan.streaming import KEEP, PACKED
 from hipwright.program import parse
 from hipwright.toolchain.amd import offline as amdgpu
@@ -132,26 +131,6 @@ def test_nothing_is_kept_where_it_would_not_pay(name: str, shape: tuple[int, int
     ]
     assert choice.default == usual
     assert choice.options == ((*PACKED, KEEP) if usual == KEEP else PACKED)
-
-
-class Mapped(torch.nn.Module):
-    """A float32 product whose left operand a kernel writes and another one splits."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = torch.nn.Linear(672, 96)
-
-    def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
-        z = x * y.relu()
-        return z, self.linear(z), x + y
-
-
-def test_nothing_is_kept_in_front_of_large_kernels_that_read_other_data() -> None:
-    graph = captured(Mapped(), [torch.empty(82176, 672) for _ in range(2)])
-    choices = {key: "split" for key, choice in space(graph).items() if "split" in choice.options}
-    stream = author(graph, choices).space["stream"]
-    assert KEEP in stream.options and "split_a" in write(graph, choices).text
-    assert stream.default == "no"
 
 
 def test_a_tensor_may_have_the_functions_name() -> None:

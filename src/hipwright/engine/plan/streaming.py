@@ -44,11 +44,11 @@ def offered(c: LoweringContext, used: Collection[str], sizes: Iterable[Ix]) -> b
     return moves_vectors(used) and max((c.hint(size) for size in sizes), default=0) >= ENOUGH
 
 
-def usual(options: Sequence[str], *, over: bool, reads_only: bool, follows: bool) -> str:
-    """The default. over: whether all kernels overwrite products of the library. follows: `large_follows`."""
+def usual(options: Sequence[str], *, over: bool, reads_only: bool) -> str:
+    """The default. over: whether all kernels overwrite products of the library."""
     if over and "both" in options:
         return "both"
-    if KEEP in options and not follows:
+    if KEEP in options:
         return KEEP
     return "loads" if reads_only and "loads" in options else "no"
 
@@ -70,24 +70,6 @@ def keeps(c: LoweringContext, kernel: EmittedKernel, numels: Mapping[str, Ix], d
         return False
     read, written = moved(c, kernel, numels, dtypes)
     return read >= KEPT_BYTES and written * WRITTEN >= read
-
-
-def large_follows(
-    c: LoweringContext,
-    kernels: Sequence[EmittedKernel],
-    keeping: Sequence[EmittedKernel],
-    numels: Mapping[str, Ix],
-    dtypes: Mapping[str, str],
-) -> bool:
-    """Whether a large kernel runs after one that keeps what it reads, and reads other data: the cache is full of that.
-
-    In DLinear the parts of 82176 x 672 numbers took an H200 950 us behind such a kernel, eight times their memory's
-    time.
-    """
-    first = next((n for n, kernel in enumerate(kernels) if kernel in keeping), len(kernels))
-    kept = {name for kernel in keeping for name in kernel.reads}
-    others = [kernel for kernel in kernels[first:] if kernel not in keeping and not kept & set(kernel.reads)]
-    return any(sum(moved(c, kernel, numels, dtypes)) >= KEPT_BYTES for kernel in others)
 
 
 def moved(
