@@ -34,7 +34,9 @@ ROWS, KEYS_OF_TILE = 8, 16
 SIZE, SIZES_V = 32, (64, 128, 256)
 """What head sizes of queries and keys are multiples of, and head sizes of values."""
 FEWEST_ROWS = 4
-"""Queries of a key head from which this is the default: fewer are no work for the vector units either. Not measured."""
+"""Queries of a key head from which this is the default: fewer are no work for the vector units either. Paged decoding
+of 4 queries a head took an H200 81.5 us by matrix units, 93.9 by vector units; of 8 46.6 and 67.8.
+"""
 WEIGHT_PARTS, WIDENED_PARTS = 2, 3
 """Numbers of the half type of which a weight is the sum: 16 bits, or all 24 of a float."""
 NAMES = (

@@ -170,10 +170,10 @@ class _Skinny:
         self.rows, self.count, self.depth = (self.k.size(s) for s in (matrix.shape[1], vectors.shape[1], self.p.k))
 
     def _float_tiles(self, rows: int) -> int:
-        """Tiles of rows for each load of floats. 4096 x 4096 of 16 vectors took an H200 29.9 us by four, 33.0 by
-        two; of 32 vectors 66 and 42.
+        """Tiles of rows for each load of floats. 4096 x 4096 of 16 vectors took an H200 32.7 us by two, 35.7 by four;
+        of 32 vectors 38.4 and 39.6.
         """
-        return 1 if self.at_once <= 8 or rows < 64 else 4 if self.at_once <= 16 else 2
+        return 1 if self.at_once <= 8 or rows < 64 else 2
 
     def kernels(self) -> list[EmittedKernel]:
         """The kernel of the sums, and with `split` the kernel that adds the blocks' partials."""
