@@ -18,14 +18,16 @@ from tests.engine.template_builds import program_builds
 
 
 def whole(model: torch.nn.Module, like: list[torch.Tensor], **more: Any) -> Any:
-    """The program that reduces whole rows. more: further choices; `width`: columns of a tile."""
-    graph, width = captured(model, like), more.pop("width", 128)
+    """The program that reduces whole rows. more: further choices; `width` of a tile; `parts`: where A is split."""
+    graph, width, parts = captured(model, like), more.pop("width", 128), more.pop("parts", "before")
     choices = {**chosen(model, like, "split"), **more}
     rows = {key: "whole" for key in author(graph, choices).space if key.endswith(":rows")}
     assert rows
-    choices |= rows | {key.replace(":rows", ":width"): width for key in rows}
+    choices |= rows | {
+        key.replace(":rows", f":{name}"): v for key in rows for name, v in (("width", width), ("parts", parts))
+    }
     written = write(graph, choices)
-    assert "multiply_tiles" in written.text and "_split_a" in written.text
+    assert "multiply_tiles" in written.text and ("_split_a" in written.text) == (parts == "before")
     return written
 
 
@@ -40,18 +42,19 @@ def verify(written: Any, model: torch.nn.Module, inputs: list[torch.Tensor], **u
 @pytest.mark.parametrize("kind", REDUCED)
 @pytest.mark.parametrize(("wave", "side"), UNITS)
 @pytest.mark.parametrize(("m", "n", "k"), [(130, 300, 40), (1, 257, 33), (7, 128, 130)])
-@pytest.mark.parametrize("width", [128, 64])
-def test_rows_of_any_size(kind: str, m: int, n: int, k: int, width: int, wave: int, side: Side) -> None:
+@pytest.mark.parametrize(("width", "parts"), [(128, "before"), (64, "before"), (64, "inside")])
+def test_rows_of_any_size(kind: str, m: int, n: int, k: int, width: int, parts: str, wave: int, side: Side) -> None:
     model = Of(REDUCED[kind])
-    verify(whole(model, LIKE, width=width), model, [draw(m, k), draw(n, k)], wave=wave, side=side)
+    verify(whole(model, LIKE, width=width, parts=parts), model, [draw(m, k), draw(n, k)], wave=wave, side=side)
 
 
 @pytest.mark.parametrize("ring", [2, 3, 4])
 @pytest.mark.parametrize("kept", [0, 2, 8])
-def test_rows_stay_in_lds_where_k_is_short(ring: int, kept: int) -> None:
+@pytest.mark.parametrize("parts", ["before", "inside"])
+def test_rows_stay_in_lds_where_k_is_short(ring: int, kept: int, parts: str) -> None:
     """65 numbers are three chunks: more than two, fewer than eight."""
     model = Of(REDUCED["value and place"])
-    written = whole(model, LIKE, SPLIT_RING=ring, SPLIT_KEPT=kept)
+    written = whole(model, LIKE, SPLIT_RING=ring, SPLIT_KEPT=kept, parts=parts)
     for k in (65, 20):
         verify(written, model, [draw(130, k), draw(520, k)], wave=32, side="nvidia", lds_limit=1 << 18)
 
@@ -111,5 +114,6 @@ def test_when_it_is_the_default() -> None:
 
 @pytest.mark.parametrize("width", [128, 64])
 @pytest.mark.parametrize("kind", ["value and place", "exponentials"])
-def test_it_builds_for_every_target_without_scratch(kind: str, width: int) -> None:
-    program_builds(whole(Of(REDUCED[kind]), LIKE, width=width), lambda target: 1)
+@pytest.mark.parametrize("parts", ["before", "inside"])
+def test_it_builds_for_every_target_without_scratch(kind: str, width: int, parts: str) -> None:
+    program_builds(whole(Of(REDUCED[kind]), LIKE, width=width, parts=parts), lambda target: 1)

@@ -34,19 +34,26 @@ def chunks_of(k: Ix) -> Ix:
 
 @dataclass(eq=False)
 class SplitOperand:
-    """The parts of one operand [batch, rows, k]. name: "a" or "b"."""
+    """The parts of one operand [batch, rows, k]. name: "a" or "b"; inside: no memory has them (split_inside.py)."""
 
     body: CallBody
     name: str
     tensor: Tensor
+    inside: bool = False
     parts: str = field(init=False)
     exponents: str = field(init=False)
 
     def __post_init__(self) -> None:
         self.batch, self.rows, self.k = self.tensor.shape
+        if self.inside:
+            return
         shape = [self.batch, self.rows, chunks_of(self.k), ix(2 * CHUNK)]
         self.parts = self.body.temporary(f"parts_{self.name}", shape, "float16")
         self.exponents = self.body.temporary(f"exponents_{self.name}", [self.batch, self.rows], "int32")
+
+    def kernels(self) -> list[EmittedKernel]:
+        """The kernel that makes them; none where the product's own does."""
+        return [] if self.inside else [self.kernel()]
 
     def kernel(self) -> EmittedKernel:
         """The kernel that makes them: some lanes a row, or where rows are contiguous 32 rows a block."""

@@ -91,15 +91,16 @@ def write(body: CallBody) -> list[EmittedKernel]:
 class SplitOperands:
     """The operands of one product, each with the kernel that splits it, and a block's tile of the product."""
 
-    def __init__(self, body: CallBody) -> None:
+    def __init__(self, body: CallBody, inside: bool = False) -> None:
+        """inside: the product's kernel splits A (split_inside.py)."""
         self.body = body
         self.spec: GemmSpec = body.data
         a, b = (t for t in body.operands if t is not None)
-        self.a, self.b = SplitOperand(body, "a", a), SplitOperand(body, "b", b)
+        self.a, self.b = SplitOperand(body, "a", a, inside), SplitOperand(body, "b", b)
 
     def kernels(self) -> list[EmittedKernel]:
         """All kernels, in order."""
-        return [self.a.kernel(), self.b.kernel(), self.product()]
+        return [*self.a.kernels(), *self.b.kernels(), self.product()]
 
     def product(self) -> EmittedKernel:
         """The kernel of the product itself."""

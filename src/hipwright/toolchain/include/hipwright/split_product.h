@@ -62,12 +62,30 @@ __device__ __forceinline__ int split_index(int r, int k) {
     return r * 64 + ((k / 8 ^ r % 8) * 8) + k % 8;
 }
 
+// Four neighbouring numbers of a row, those of a chunk from k = threadIdx.x % 8 * 4 on: what a thread splits itself.
+struct SplitNumbers {
+    float v[4];
+};
+
+// Stores the parts of scaled numbers to row r of a tile in LDS.
+__device__ __forceinline__ void store_split(__half* tile, int r, const SplitNumbers& numbers) {
+    struct alignas(8) Parts {
+        __half v[4];
+    } high, low;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) split_parts(numbers.v[k], high.v[k], low.v[k]);
+    const int k = threadIdx.x % 8 * 4;
+    *reinterpret_cast<Parts*>(tile + split_index(r, k)) = high;
+    *reinterpret_cast<Parts*>(tile + split_index(r, k + SPLIT_CHUNK)) = low;
+}
+
 // A tile of 128 x WIDTH of a product, by a block of 256 threads, in TILES_128 * 32 KiB of LDS, aligned to 1024: so many
 // stages of 128 columns, or more of fewer. Chunks are loaded STAGES - 1 ahead. `multiply` adds the products of high parts,
 // and of high and low parts, of `chunks` chunks of k from `from` on. load_a(l, r, chunk) is the address of row r of A,
 // the l-th that the thread loads, or null for zeros; load_b the same of B. Sums of high parts start anew in every chunk
 // and are added as floats, since matrix units add roughly. Then a thread has sums[i][j] of row(i), and of GN
-// neighbouring columns from column(j / GN) on. DIRECT: chunks are loaded without registers by AMD's GPUs that can.
+// neighbouring columns from column(j / GN) on. Where there is no cp.async load_a may give the row's scaled numbers, which
+// are split on the way to LDS (SplitNumbers). DIRECT: chunks are loaded without registers by AMD's GPUs that can.
 template <int WIDTH, int TILES_128, bool DIRECT = false>
 struct SplitTile {
     static constexpr int ROWS = 128, STAGE = (ROWS + WIDTH) * 64, STAGES = TILES_128 * 256 / (ROWS + WIDTH);
@@ -162,7 +180,8 @@ struct SplitTile {
             return;
         }
 #endif
-        Loaded next_a[ROWS / 32], next_b[WIDTH / 32];
+        decltype(loaded(load_a(0, 0, 0))) next_a[ROWS / 32];
+        Loaded next_b[WIDTH / 32];
         const auto read = [&](int chunk) {
 #pragma unroll
             for (int l = 0; l < ROWS / 32; ++l) next_a[l] = loaded(load_a(l, first + l * 32, from + chunk));
@@ -275,13 +294,17 @@ private:
 
 #if !GEMM_MMA
     // What a thread loads of a row: 8 parts for matrix units; without these 4 numbers, which LDS holds whole.
-    struct alignas(16) Loaded {
 #if GEMM_MFMA
+    struct alignas(16) Loaded {
         __half parts[8];
-#else
-        float numbers[4];
-#endif
     };
+#else
+    using Loaded = SplitNumbers;
+#endif
+
+    __device__ static SplitNumbers loaded(const SplitNumbers& numbers) {
+        return numbers;
+    }
 
     // From the parts of a row, or zeros from null.
     __device__ static Loaded loaded(const __half* from) {
@@ -292,21 +315,26 @@ private:
 #else
         for (int k = 0; k < 4; ++k) {
             const __half* const high = from + threadIdx.x % 8 * 4 + k;
-            out.numbers[k] = (float)high[0] + (float)high[SPLIT_CHUNK] * (1.0f / 2048.0f);
+            out.v[k] = (float)high[0] + (float)high[SPLIT_CHUNK] * (1.0f / 2048.0f);
         }
 #endif
         return out;
     }
 
     // Stores them to row r of a tile in LDS, whose numbers lie [k][row].
-    __device__ static void keep(__half* tile, int r, const Loaded& from) {
 #if GEMM_MFMA
+    __device__ static void keep(__half* tile, int r, const Loaded& from) {
         __builtin_memcpy(tile + split_index(r, threadIdx.x % 8 * 8), &from, 16);
-#else
-        float* const numbers = reinterpret_cast<float*>(tile);
-        for (int k = 0; k < 4; ++k) numbers[(threadIdx.x % 8 * 4 + k) * (ROWS + WIDTH) + r] = from.numbers[k];
-#endif
     }
+    __device__ static void keep(__half* tile, int r, const SplitNumbers& from) {
+        store_split(tile, r, from);
+    }
+#else
+    __device__ static void keep(__half* tile, int r, const Loaded& from) {
+        float* const numbers = reinterpret_cast<float*>(tile);
+        for (int k = 0; k < 4; ++k) numbers[(threadIdx.x % 8 * 4 + k) * (ROWS + WIDTH) + r] = from.v[k];
+    }
+#endif
 #endif
 
 #if GEMM_WARPGROUPS
