@@ -12,21 +12,23 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from hipwright.program import Parsed
-from hipwright.records import Build, Program, Workload
+from hipwright.records import Build, Program, Verdict, Workload
 from hipwright.sandbox import Limits, Zygote
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu.sides import TargetSide
 from hipwright.verify.candidate import LAUNCH_LIMIT_S, CallReply, CandidateSession
-from hipwright.verify.case_draws import VerificationCase
+from hipwright.verify.case_draws import TRIALS, VerificationCase
 from hipwright.verify.cpu.ahead import CasesAhead
+from hipwright.verify.cpu.case_budget import LEAST_FAMILIES, CaseBudget, expectation_seconds
 from hipwright.verify.cpu.predicted import CallSeconds
 from hipwright.verify.cpu.skipped import too_long
 from hipwright.verify.cpu.unchecked import UncheckedKernels
-from hipwright.verify.oracle import LAST_FAMILIES
-from hipwright.verify.verification import OWN_FAMILIES, Verification, elements
+from hipwright.verify.oracle import LAST_FAMILIES, PlannedWorkload
+from hipwright.verify.verification import FAST_GATE_FAMILIES, OWN_FAMILIES, Verification, elements
 
 FULL_SECONDS = 4.0  # predicted kernel seconds above which the task's own shapes are skipped
 ADMITTED_SECONDS = 0.3  # predicted kernel seconds above which a chosen shape is not run
+ADMITTED_CASES = 2  # of a chosen shape
 CHECKED_OPERATIONS = 2e7  # of products a second in a checked build, where each access is
 MOST_LIMITS = 6  # times the usual limit that a launch may have for them
 NEXT_FAMILIES = ("offset", "normal")
@@ -55,11 +57,46 @@ class CpuCases(Verification):
     sides: Mapping[TargetSide, Build] = field(default_factory=dict)
     seconds: CallSeconds = field(default_factory=CallSeconds)
     unchecked: UncheckedKernels = field(default_factory=UncheckedKernels)
+    budget: CaseBudget = field(default_factory=CaseBudget)
     ahead: CasesAhead = field(init=False)
     unseen_ahead: Future[list[VerificationCase]] = field(init=False)
     families_ahead: Iterator[VerificationCase] = field(init=False)
 
     # ---------------------------------------------------------------- what runs
+
+    def families_of_main(self) -> list[str]:
+        """As on every target, as far as the budget goes: first those that find faults which no other does."""
+        assert self.main is not None
+        known, name = super().families_of_main(), self.main.workload.name
+        least = (*known, *TRIALS) if self.oracle.kernelbench else (known[0], *LEAST_FAMILIES)
+        order = dict.fromkeys((*(one for one in FAST_GATE_FAMILIES if one in known), *known))
+        kept = {one for one in order if one in least or self._allowed(name, one)}
+        return [family for family in known if family in kept]
+
+    def unseen_pairs(self) -> list[tuple[PlannedWorkload, str]]:
+        """As on every target, as far as the budget goes: the family of all magnitudes comes first at every shape."""
+        found = super().unseen_pairs()
+        order = sorted(found, key=lambda pair: pair[1] != "scales")
+        kept = [pair for pair in order if pair is order[0] or self._allowed(pair[0].workload.name, pair[1])]
+        return [pair for pair in found if pair in kept]
+
+    def _unseen_shapes(self) -> list[PlannedWorkload]:
+        """Those that no guard refuses, as far as the plan's text tells: no expectation is made for the others."""
+        return [one for one in super()._unseen_shapes() if not self.declines(one, self.parsed, self.program)]
+
+    def _allowed(self, workload: str, family: str) -> bool:
+        """Whether the budget allows a case; one that it does not is listed as skipped."""
+        name = f"{workload}/{family}"
+        if not (allowed := self.budget.allows(name, self.case_seconds(workload))):
+            self.skipped[name] = self.budget.why(name)
+        return allowed
+
+    def case_seconds(self, workload: str) -> float:
+        """Processor seconds of one case: its expectation, and its kernels without checks."""
+        handle = self.oracle.handle
+        given, held = handle.task.workloads[0], _size(handle.workload(workload))
+        operations = handle.operations(workload) or handle.operations(given.name) * held / max(1, _size(given))
+        return expectation_seconds(handle.parameter_bytes, operations) + self.seconds.of(held)
 
     def own_cases(self, so_far: CallSeconds | None = None) -> list[VerificationCase]:
         """As on every target, but of shapes that take too long the first family's alone: so do expectations.
@@ -76,7 +113,8 @@ class CpuCases(Verification):
                 if so_far is None:
                     self.skipped |= {f"{name}/{family}": too_long(f"about {expected:.1f}") for family in others}
                 continue
-            found += [self.oracle.case(name, family) for family in others]
+            kept = [family for family in others if family is others[0] or self._allowed(name, family)]
+            found += [self.oracle.case(name, family) for family in kept]
         return found
 
     def predicted(self, case: VerificationCase, so_far: CallSeconds | None = None) -> float:
@@ -87,12 +125,25 @@ class CpuCases(Verification):
         """Whether the counts so far predict that a call takes little time. so_far: the counts to go by."""
         slower = CHECKED_SLOWDOWN if self.checks["gate"] == "fast" else 1
         held = sum(prod(spec.shape) for spec in workload.specs)
-        return slower * (so_far or self.seconds).of(held) <= ADMITTED_SECONDS
+        if slower * (so_far or self.seconds).of(held) > ADMITTED_SECONDS:
+            return False
+        return self.budget.allows(workload.name, ADMITTED_CASES * self.case_seconds(workload.name))
 
     def note_launches(self, case: VerificationCase, answer: CallReply) -> None:
         """Keeps what ran with checks and without, and what it took."""
         self.unchecked.ran(case, answer)
         self.seconds.note(elements(case), answer.stats)
+
+    def note_repeats(self, answer: CallReply) -> None:
+        """Records how many launches of a checked call ran without checks, as they repeat others."""
+        if repeats := sum(bool(entry.get("repeat")) for entry in answer.stats):
+            self.checks["unchecked_repeats"] = f"{repeats} of {len(answer.stats)} launches"
+
+    def verdict(self, verdict: Verdict) -> Verdict:
+        """As on every target, with what the budget left out."""
+        if left := self.budget.to_dict():
+            self.checks["case_budget"] = left
+        return super().verdict(verdict)
 
     # ---------------------------------------------------------------- made ahead
 
@@ -109,8 +160,9 @@ class CpuCases(Verification):
         """Makes the cases that do not depend on what the candidate does, in the order in which they run."""
         assert self.main is not None
         self.ahead.call(lambda: [self.main_case(family) for family in NEXT_FAMILIES])
+        families = self.families_of_main()  # of these first is the budget
         self.unseen_ahead = self.ahead.call(self.unseen_cases)
-        self.families_ahead = self.ahead.cases(self.main.workload.name, self.families_of_main())
+        self.families_ahead = self.ahead.cases(self.main.workload.name, families)
 
     def make_rest(self) -> Future[list[VerificationCase]]:
         """Makes the cases that do: shapes that the guards admit, which are returned, own shapes and calls in a row."""
@@ -147,6 +199,7 @@ class CpuCases(Verification):
             self.program,
             state,
             so=so,
+            repeats=self._for_repeats(wave) if checked and build is None else None,
             executor=self.executor,
             checked=checked,
             wave=wave or 64,
@@ -154,6 +207,11 @@ class CpuCases(Verification):
             launch_limit_s=launch_limit_s,
             draws=self.oracle.side_effects.draws,
         )
+
+    def _for_repeats(self, wave: int | None) -> Path | None:
+        """The build without checks of a wave, on this processor, for launches that repeat checked ones."""
+        plain = None if wave is None or self.executor is not None else self.builds.get((wave, False))
+        return self.cache.path(plain.blob) if plain is not None and plain.ok else None
 
     def _launch_limit(self) -> float:
         """Processor seconds of one launch at the planned shapes: more where these leave large products."""

@@ -109,6 +109,7 @@ class CpuVerification(CpuCases):
             if wave == self.waves[0]:
                 self.long = _takes_long(answer)
                 self.begin_making()
+            self.note_repeats(answer)
             for entry in answer.stats:
                 sums = traffic.setdefault(entry["kernel"], [0.0, 0.0])
                 sums[0] += entry["read_bytes"] + entry["write_bytes"]
