@@ -73,8 +73,7 @@ class AdmittedShapes:
         if oracle.kernelbench or not space.symbols:
             return None
         first = oracle.planned()[0].workload.name
-        inputs = oracle.case(first, oracle.families(first)[0]).inputs
-        tracer = PlanTracer(parsed, knobs, inputs, oracle.state)
+        tracer = PlanTracer(parsed, knobs, oracle.given_inputs(first), oracle.state)
         return cls(oracle, tracer, space)
 
     def follow(self, shapes: Shapes) -> ShapeTrace:

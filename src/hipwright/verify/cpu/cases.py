@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from hipwright.verify.cpu.predicted import CallSeconds
 from hipwright.verify.cpu.skipped import too_long
 from hipwright.verify.cpu.unchecked import UncheckedKernels
 from hipwright.verify.oracle import LAST_FAMILIES, PlannedWorkload
+from hipwright.verify.sequences.call_sequence import SequencedCall
 from hipwright.verify.verification import FAST_GATE_FAMILIES, OWN_FAMILIES, Verification, elements
 
 FULL_SECONDS = 4.0  # predicted kernel seconds above which the task's own shapes are skipped
@@ -31,6 +33,9 @@ ADMITTED_SECONDS = 0.3  # predicted kernel seconds above which a chosen shape is
 ADMITTED_CASES = 2  # of a chosen shape
 CHECKED_OPERATIONS = 2e7  # of products a second in a checked build, where each access is
 MOST_LIMITS = 6  # times the usual limit that a launch may have for them
+FEW_IN_A_ROW = 3  # on the first state, another one, and the first again
+FEW_CALLS_S = 8.0  # predicted kernel seconds of a call from which few are made
+LEFT_OUT = "two launch orders instead of three, three calls in a row instead of five, no family again"
 NEXT_FAMILIES = ("offset", "normal")
 """What runs on the main workload after its first family."""
 LONG_CASE_S = 1.0  # seconds of a case from which the next ones are made while the first call runs
@@ -64,6 +69,13 @@ class CpuCases(Verification):
 
     # ---------------------------------------------------------------- what runs
 
+    def candidates(self) -> Iterator[PlannedWorkload]:
+        """As on every target; of a slow task the own shapes come before larger derived ones, which cost more."""
+        for planned in super().candidates():
+            if self.main is None and self.oracle.handle.slow and planned.workload.origin == "derived":
+                yield from (own for own in self.last_resort() if _size(own.workload) < _size(planned.workload))
+            yield planned
+
     def families_of_main(self) -> list[str]:
         """As on every target, as far as the budget goes: first those that find faults which no other does."""
         assert self.main is not None
@@ -74,9 +86,9 @@ class CpuCases(Verification):
         return [family for family in known if family in kept]
 
     def unseen_pairs(self) -> list[tuple[PlannedWorkload, str]]:
-        """As on every target, as far as the budget goes: the family of all magnitudes comes first at every shape."""
+        """As on every target, as far as the budget goes: first the family of all magnitudes, at the smallest shape."""
         found = super().unseen_pairs()
-        order = sorted(found, key=lambda pair: pair[1] != "scales")
+        order = sorted(found, key=lambda pair: (pair[1] != "scales", _size(pair[0].workload)))
         kept = [pair for pair in order if pair is order[0] or self._allowed(pair[0].workload.name, pair[1])]
         return [pair for pair in found if pair in kept]
 
@@ -145,6 +157,20 @@ class CpuCases(Verification):
             self.checks["case_budget"] = left
         return super().verdict(verdict)
 
+    @cached_property
+    def few_calls(self) -> bool:
+        """Whether calls take so long that those which repeat what others show are left out."""
+        expected = self.predicted(self.main_case("given"))
+        if few := expected >= FEW_CALLS_S and not self.oracle.kernelbench:
+            self.checks["few_calls"] = f"a call takes about {expected:.0f} s of the cpu target's processor: {LEFT_OUT}"
+        return few
+
+    def calls_in_a_row(self) -> Sequence[SequencedCall]:
+        """The calls on one state."""
+        assert self.main is not None
+        steps = self.oracle.sequence(self.main.workload.name)
+        return steps[:FEW_IN_A_ROW] if self.few_calls else steps
+
     # ---------------------------------------------------------------- made ahead
 
     def next_cases_ahead(self, first: VerificationCase) -> None:
@@ -187,23 +213,23 @@ class CpuCases(Verification):
 
         build: another one than that of the wave. Where a launch may take longer than usual, so may the process.
         """
-        launch_limit_s = max(launch_limit_s or LAUNCH_LIMIT_S, self._launch_limit())
+        usual = self._launch_limit()
+        launch_limit_s = max(launch_limit_s or LAUNCH_LIMIT_S, usual)
         cpu_s = self.limits.cpu_s * launch_limit_s / LAUNCH_LIMIT_S
-        first = self.oracle.planned()[0].workload.name
-        state = self.oracle.case(first, self.first_family(first)).state
+        wall_s = self.limits.wall_s * usual / LAUNCH_LIMIT_S  # a launch that hangs ends by its own limit
         so: Path | None = None
         if wave is not None:
             so = self.cache.path((build or self.builds[wave, checked]).blob)
         return CandidateSession(
             self.zygote,
             self.program,
-            state,
+            self.oracle.state,
             so=so,
             repeats=self._for_repeats(wave) if checked and build is None else None,
             executor=self.executor,
             checked=checked,
             wave=wave or 64,
-            limits=replace(self.limits, cpu_s=cpu_s),
+            limits=replace(self.limits, cpu_s=cpu_s, wall_s=wall_s),
             launch_limit_s=launch_limit_s,
             draws=self.oracle.side_effects.draws,
         )
