@@ -8,7 +8,9 @@ runs inside.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from functools import wraps
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -69,6 +71,100 @@ class OperatorMode(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # to
     def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
         """The operator's result; the mode is left while this runs."""
         return func(*args, **kwargs)
+
+
+def _steps(combine_fn: Callable[..., Any], init: Any, xs: Any, additional_inputs: Any) -> Any:
+    """A scan, with what its steps give stacked at the end."""
+    kept, rows = tuple(init), []
+    for row in range(xs[0].shape[0]):
+        found = tuple(combine_fn(*kept, *(x[row] for x in xs), *additional_inputs))
+        kept = found[: len(kept)]
+        rows.append(found[len(kept) :])
+    return (*kept, *(None if column[0] is None else torch.stack(column) for column in zip(*rows, strict=True)))
+
+
+def _rows(function: Callable[..., Any], xs: Any, args: Any) -> Any:
+    """A map: all rows at once where torch.vmap can, else one after the other."""
+    places = (*(0 for _ in xs), *(None for _ in args))
+    try:
+        return torch.vmap(function, places)(*xs, *args)
+    except RuntimeError:  # random numbers, values that decide a branch
+        found = [tree_flatten(function(*row, *args)) for row in zip(*xs, strict=True)]
+        return tree_unflatten(
+            [torch.stack(leaves) for leaves in zip(*(flat for flat, _ in found), strict=True)], found[0][1]
+        )
+
+
+def _while(
+    condition: Callable[..., Any], body: Callable[..., Any], carried: Any, additional_inputs: Any, *_: Any
+) -> Any:
+    """A loop that goes on while a tensor says so."""
+    carried = tuple(carried)
+    while bool(condition(*carried, *additional_inputs)):
+        carried = tuple(body(*carried, *additional_inputs))
+    return carried
+
+
+def _halves(combine_fn: Callable[..., Any], xs: Any, additional_inputs: Any) -> Any:
+    """A scan of an associative function, by halves."""
+    from torch._higher_order_ops.associative_scan import generic_associative_scan
+
+    return generic_associative_scan(combine_fn, xs, additional_inputs=additional_inputs)
+
+
+def _on_all(scan: Callable[..., Any]) -> Callable[..., Any]:
+    """torch's own, of values one by one on every device."""
+
+    @wraps(scan)
+    def associative_scan(
+        combine_fn: Any, xs: Any, dim: int, reverse: bool = False, combine_mode: str = "pointwise"
+    ) -> Any:
+        return scan(combine_fn, xs, dim, reverse, "generic")
+
+    return associative_scan
+
+
+_LOOPS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "scan": ("scan_op", _steps),
+    "map": ("map_impl", _rows),
+    "while_loop": ("while_loop_op", _while),
+    "associative_scan": ("associative_scan_op", _halves),
+}
+"""Loops by the module of torch that has them: the operator's name there, and its form."""
+
+
+@contextmanager
+def loops_written_out() -> Iterator[None]:
+    """A context in which the loops of torch that take functions are the operators of their steps: torch itself compiles
+    each call first, and a captured graph holds a graph of the step.
+    """
+
+    def at_once(function: Callable[..., Any], *args: Any) -> Any:
+        return function(*args)
+
+    def form(of: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda _, *args, **kwargs: of(*args, **kwargs)
+
+    with ExitStack() as replaced:
+        parts = import_module("torch._higher_order_ops.utils")
+        _put(replaced, parts, "_maybe_compile_and_run_fn", at_once)
+        _put(replaced, parts, "_hop_compile_and_call", lambda function, args, *_, **__: function(*args))
+        for name, (operator, of) in _LOOPS.items():
+            with suppress(ImportError):  # an older torch
+                module = import_module(f"torch._higher_order_ops.{name}")
+                _put(replaced, module, "_maybe_compile_and_run_fn", at_once)
+                if name == "associative_scan":  # of values one by one: torch has that on a GPU alone
+                    _put(replaced, module, name, _on_all(module.associative_scan))
+                if hasattr(module, operator):
+                    _put(replaced, type(getattr(module, operator)), "__call__", form(of))
+        yield
+
+
+def _put(replaced: ExitStack, owner: Any, name: str, value: Any) -> None:
+    """Sets an attribute, if there is one of the name, until the stack is left."""
+    if (before := getattr(owner, name, None)) is not None:
+        setattr(owner, name, value)
+        replaced.callback(setattr, owner, name, before)
 
 
 _process = ExitStack()

@@ -57,7 +57,7 @@ extern "C" __global__ void from_integers(float* x, float* y, size_t m) { ((float
     ids=["readers", "writers", "called", "from_memory", "from_integers"],
 )
 def test_parameters_that_are_only_read(gpu, source: str, expected: dict[str, list[int]]) -> None:
-    kernels = gpu.load(source, checked=True)._meta["kernels"]
+    kernels = gpu.load(source, checked=True)._built.meta["kernels"]
     assert {name: kernels[name].get("read_alone", []) for name in expected} == expected
 
 

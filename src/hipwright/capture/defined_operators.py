@@ -14,14 +14,14 @@ from torch.fx.experimental import proxy_tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_leaves
 
-from hipwright.higher_order import attention_dense, both_sides
+from hipwright.higher_order import attention_dense, both_sides, loops_written_out
 
 
 @contextmanager
 def operators_as_defined() -> Iterator[None]:
     """A context in which functions of torch are the operators by which torch defines them, where a captured graph would
     not say what they do: `torch.instance_norm`, `torch.nn.functional.linear_cross_entropy`, batch norms without a
-    momentum, `torch.cond`, `flex_attention`, and tensors of numbers that tensors hold.
+    momentum, `torch.cond`, `flex_attention`, loops that take functions, and tensors of numbers that tensors hold.
     """
     with ExitStack() as entered:
         for form in _AS_DEFINED:
@@ -190,6 +190,7 @@ _AS_DEFINED: tuple[Callable[[], AbstractContextManager[None]], ...] = (
     _losses_unchunked,
     both_sides,
     attention_dense,
+    loops_written_out,
     _numbers_stacked,
     _literals_known,
     _places_known,

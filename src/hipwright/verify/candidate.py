@@ -59,7 +59,7 @@ class CallReply:
 
 
 PATIENCE = 8.0
-"""A call may take so many times its limit where other processes have the processors."""
+"""Times its limit that a call may take where other processes have the processors."""
 BUSY_SHARE = 0.05
 """The part of its time for which a process that works has a processor at least; one that waits has less."""
 
@@ -68,7 +68,7 @@ class CandidateSession:
     """A process that runs one build. A context manager.
 
     so: the built library, or the program that `executor` runs, watched for races where `checked`; None replaces kernels
-    by no-ops. draws: whether the task draws random numbers.
+    by no-ops. repeats: runs launches that repeat checked ones. draws: whether the task draws random numbers.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class CandidateSession:
         state: Tree,
         *,
         so: Path | None,
+        repeats: Path | None = None,
         executor: Path | None = None,
         checked: bool = False,
         wave: int = 64,
@@ -95,7 +96,7 @@ class CandidateSession:
             "draws": draws,
         }
         if so:
-            init |= {"so": str(so), "executor": str(executor) if executor else "", "checked": checked}
+            init |= {"so": str(so), "executor": str(executor or ""), "checked": checked, "repeats": str(repeats or "")}
         self._wall = min(limits.wall_s, 10 * launch_limit_s + CALL_MARGIN_S)
         self._counted = so is not None
         self._session: Session = zygote.session(WORKER, init, state, limits=limits)

@@ -169,6 +169,10 @@ class CaseDraws:
         with self._lock:
             return self._state(USUAL)
 
+    def given_inputs(self, workload: str) -> Tree:
+        """The inputs of a workload's first family, without an expectation."""
+        return self._base(workload, TRIALS[0] if self.kernelbench else "given")
+
     def seed_of(self, *parts: object) -> int:
         """A seed derived from this oracle's own, one for each name."""
         return self._seed(*parts)

@@ -31,6 +31,10 @@ class JudgedEvidence:
         self._rejects[case.name] = case.rejects
         self._at[case.name] = case.workload
 
+    def names(self) -> frozenset[str]:
+        """The cases so far."""
+        return frozenset(self._at)
+
     def workloads(self) -> tuple[str, ...]:
         """The workloads that the verdict rests on."""
         return tuple(dict.fromkeys([*self._at.values(), *self._large]))

@@ -238,8 +238,11 @@ class Oracle(CaseDraws):
 
         return redraw
 
-    def status(self) -> tuple[Status, str] | None:
-        """("unscorable" or "degenerate", why) where the task can judge no program; else None."""
+    def status(self, *, cases: bool = True) -> tuple[Status, str] | None:
+        """("unscorable" or "degenerate", why) where the task can judge no program; else None.
+
+        cases: whether to look at what cases prove; else that is left to the evidence of the judged ones.
+        """
         effects = self.side_effects
         if effects.on_host:
             return "unscorable", (
@@ -254,6 +257,9 @@ class Oracle(CaseDraws):
                 f"the reference writes to {effects.shared[0]}, elements of which are those of {effects.shared[1]} too: "
                 "give inputs that do not overlap"
             )
+        return self._proves_too_little() if cases else None
+
+    def _proves_too_little(self) -> tuple[Status, str] | None:
         reasons, found = [], dict.fromkeys(TRIVIAL, 0)
         for planned in self.planned():
             name = planned.workload.name

@@ -172,10 +172,13 @@ class Verification:
 
         The third has all magnitudes: the code for an end of a row or of a buffer may run at these shapes alone.
         """
+        return list(dict.fromkeys(self._unseen(*pair) for pair in self.unseen_pairs()))
+
+    def unseen_pairs(self) -> list[tuple[PlannedWorkload, str]]:
+        """Their shapes and families."""
         assert self.main is not None
         few = self.oracle.takes_long(self.main.workload.name)
-        pairs = product(self._unseen_shapes(), ("scales",) if few else ("normal", "given", "scales"))
-        return list(dict.fromkeys(self._unseen(*pair) for pair in pairs))
+        return list(product(self._unseen_shapes(), ("scales",) if few else ("normal", "given", "scales")))
 
     def _unseen_shapes(self) -> list[PlannedWorkload]:
         assert self.main is not None

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from hipwright.errors import TaskError
-from hipwright.higher_order import attention_dense, in_this_process
+from hipwright.higher_order import attention_dense, in_this_process, loops_written_out
 from hipwright.program.lower.live_bytes import LiveBytes
 from hipwright.program.lower.trace import OpTrace
 from hipwright.records import Workload
@@ -51,6 +51,7 @@ class TaskHost:
     def __init__(self, init: dict[str, Any], bundle: Tree) -> None:
         lockdown("task")
         in_this_process(attention_dense())
+        in_this_process(loops_written_out())
         _phase("running the file")
         self.file = TaskModule(init["name"], init["source"])
         _phase("Model(...)")

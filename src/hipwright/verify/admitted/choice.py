@@ -28,6 +28,7 @@ _SEARCH = (60, 240)  # shapes that are traced for one program: the least, the mo
 _SEARCH_WORK = 6000  # comparisons of kernels times shapes that are traced
 _PROPOSALS = 4  # shapes of one side that the reference is asked about
 _PACKS = (4, 8, 16, 32)
+TOO_LONG = "predicted to take too long here"
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,7 @@ class AdmittedShapes:
         if oracle.kernelbench or not space.symbols:
             return None
         first = oracle.planned()[0].workload.name
-        inputs = oracle.case(first, oracle.families(first)[0]).inputs
-        tracer = PlanTracer(parsed, knobs, inputs, oracle.state)
+        tracer = PlanTracer(parsed, knobs, oracle.given_inputs(first), oracle.state)
         return cls(oracle, tracer, space)
 
     def follow(self, shapes: Shapes) -> ShapeTrace:
@@ -93,12 +93,16 @@ class AdmittedShapes:
     # ---------------------------------------------------------------- both sides of every comparison
 
     def choose(
-        self, thorough: Iterable[Workload], plain: Iterable[Workload], judges: Callable[[Workload], bool]
+        self,
+        thorough: Iterable[Workload],
+        plain: Iterable[Workload],
+        judges: Callable[[Workload], bool],
+        affordable: Callable[[Workload], bool],
     ) -> list[Workload]:
         """Workloads that take further sides, to be run with adversarial values.
 
         thorough: workloads that run with such values; plain: those that run without. judges: whether a workload can
-        be evidence.
+        be evidence; affordable: whether it can be run in time.
         """
         thorough, plain = list(thorough), [one for one in plain if not self.follow(shapes_of(one)).refused]
         covered = self.sides(thorough)
@@ -108,9 +112,15 @@ class AdmittedShapes:
             if gained and elements(shapes_of(workload)) <= LARGEST_ELEMENTS:
                 covered |= gained
                 chosen.append(workload)
-        return chosen + self._solved(covered, [*thorough, *plain], judges)
+        return chosen + self._solved(covered, [*thorough, *plain], judges, affordable)
 
-    def _solved(self, covered: set[Side], known: list[Workload], judges: Callable[[Workload], bool]) -> list[Workload]:
+    def _solved(
+        self,
+        covered: set[Side],
+        known: list[Workload],
+        judges: Callable[[Workload], bool],
+        affordable: Callable[[Workload], bool],
+    ) -> list[Workload]:
         """Workloads for sides that are not covered yet; the sides without one are kept in `refused`."""
         found: list[Workload] = []
         bases = [shapes_of(one) for one in known]
@@ -123,7 +133,8 @@ class AdmittedShapes:
         for side in missing:
             if side in covered:
                 continue
-            workload, refusal = self._first_accepted(search.shapes_for(side, bases), len(found), judges)
+            proposals = search.shapes_for(side, bases)
+            workload, refusal = self._first_accepted(proposals, len(found), judges, affordable)
             if workload is not None:
                 found.append(workload)
                 bases.append(shapes_of(workload))
@@ -145,7 +156,11 @@ class AdmittedShapes:
         return [side for side in sides if side not in covered]
 
     def _first_accepted(
-        self, proposals: Iterator[Shapes], chosen: int, judges: Callable[[Workload], bool]
+        self,
+        proposals: Iterator[Shapes],
+        chosen: int,
+        judges: Callable[[Workload], bool],
+        affordable: Callable[[Workload], bool],
     ) -> tuple[Workload | None, tuple[Shapes, str] | None]:
         """The workload of the first shapes that can be run; else the first that are too large, and why.
 
@@ -156,7 +171,9 @@ class AdmittedShapes:
             if chosen >= MOST_SHAPES:
                 return None, (shapes, f"{MOST_SHAPES} shapes were chosen already")
             workload, cost = self.oracle.sizes.at(shapes, LARGEST_ELEMENTS)
-            if workload is not None and judges(workload):
+            if workload is not None and not affordable(workload):
+                refusal = refusal or (shapes, TOO_LONG)
+            elif workload is not None and judges(workload):
                 return workload, None
             if cost > LARGEST_ELEMENTS:
                 refusal = refusal or (shapes, f"{cost} elements of inputs and outputs are too many to run here")

@@ -9,7 +9,7 @@ from hipwright.program import Parsed
 from hipwright.program.lines import with_lines
 from hipwright.records import Workload
 from hipwright.task.sizes import elements
-from hipwright.verify.admitted.choice import AdmittedShapes, shapes_of
+from hipwright.verify.admitted.choice import TOO_LONG, AdmittedShapes, shapes_of
 from hipwright.verify.admitted.narrow import guards
 from hipwright.verify.case_draws import VerificationCase
 from hipwright.verify.oracle import Oracle, PlannedWorkload
@@ -46,17 +46,17 @@ class AdmittedStage:
         planned = [p.workload for p in self.oracle.planned() if p.workload.name not in known]
         full = {p.workload.name for p in self.oracle.planned() if p.role == "full"}
         others = [one for one in planned if one.name != main.workload.name]
-        others = [one for one in others if (one.name not in full or affordable(one)) and self.judges(one)]
+        others = [one for one in others if affordable(one) and self.judges(one)]
         thorough = [one for one in others if own_families and one.name in full]
         plain = [one for one in others if one not in thorough]
         drawn = self.shapes.drawn(main.workload, [*known, *(one.name for one in planned)])
-        plain += filter(self.judges, drawn)
-        chosen = self.shapes.choose([main.workload, *thorough], plain, self.judges)
+        plain += [one for one in drawn if affordable(one) and self.judges(one)]
+        chosen = self.shapes.choose([main.workload, *thorough], plain, self.judges, affordable)
         self.chosen = [workload.name for workload in chosen]
         found: dict[VerificationCase, None] = {}
         for workload in dict.fromkeys([*drawn, *chosen]):
             if not affordable(workload):
-                self.shapes.decline(workload, "predicted to take too long here")
+                self.shapes.decline(workload, TOO_LONG)
                 continue
             found |= dict.fromkeys(self._adversarial(workload) if workload in chosen else self._one(workload))
         return list(found)

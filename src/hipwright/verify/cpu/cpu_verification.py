@@ -109,6 +109,7 @@ class CpuVerification(CpuCases):
             if wave == self.waves[0]:
                 self.long = _takes_long(answer)
                 self.begin_making()
+            self.note_repeats(answer)
             for entry in answer.stats:
                 sums = traffic.setdefault(entry["kernel"], [0.0, 0.0])
                 sums[0] += entry["read_bytes"] + entry["write_bytes"]
@@ -241,16 +242,16 @@ class CpuVerification(CpuCases):
             self.checks["unchecked_kernels"] = left
 
     def orders(self, session: CandidateSession) -> None:
-        """Runs three launch orders with three poisons, the third of plausible values, and compares the results."""
+        """Runs launch orders with poisons, the last of plausible values, and compares the results."""
         case = self.main_case("normal")
         answers = []
-        for order, seed, poison in ORDERS:
+        for order, seed, poison in (orders := ORDERS[self.few_calls :]):
             answer = session.run(case, order=order, seed=seed, poison=poison)
             self.judge(case, answer, poison=poison)
             answers.append(answer)
         first = answers[0]
         open_order = any(entry["float_atomics"] for entry in first.stats)
-        for other, (order, _, _) in zip(answers[1:], ORDERS[1:], strict=True):
+        for other, (order, _, _) in zip(answers[1:], orders[1:], strict=True):
             place = first_difference(first, other)
             if place is not None and not open_order:
                 raise Rejected(nondeterministic_verdict(case, place, order, first))
@@ -258,7 +259,8 @@ class CpuVerification(CpuCases):
 
     def families(self, session: CandidateSession) -> None:
         """Runs every family on the main workload."""
-        cases = alternating_memory(self.families_ahead)
+        judged = self.evidence.names() if self.few_calls else ()
+        cases = alternating_memory(case for case in self.families_ahead if case.name not in judged)
         self.checks["families"] = [case.family for case, how in cases if self.attempt(session, case, **how)]
 
     def other_shapes(self, session: CandidateSession) -> None:
@@ -309,8 +311,7 @@ class CpuVerification(CpuCases):
 
     def second_call(self, session: CandidateSession) -> None:
         """Calls in a row on one state (`sequences.call_sequence`), and reads the first call's outputs once more."""
-        assert self.main is not None
-        steps = self.oracle.sequence(self.main.workload.name)
+        steps = self.calls_in_a_row()
         self.judge_sequence(steps, session.sequence(steps))
 
     def _calls_beside(self) -> bool:
@@ -321,9 +322,8 @@ class CpuVerification(CpuCases):
 
     def calls_alone(self, wave: int) -> tuple[Sequence[SequencedCall], list[CallReply | GuardFailed]]:
         """The calls of `second_call` in a session of their own, with their replies."""
-        assert self.main is not None
         with self.timed(f"calls in a row, wave {wave}"), self.session(wave, checked=False) as session:
-            steps = self.oracle.sequence(self.main.workload.name)
+            steps = self.calls_in_a_row()
             outcomes = takewhile(lambda _: not self.beside.ended, session.sequence(steps))
             return steps, list(outcomes)
 

@@ -44,7 +44,7 @@ def verify_cpu(
     folder of the builds' blobs (default: the shared cache). executor: what runs the builds of a simulated target.
     Raises infrastructure errors; faults of the program or the task are in the Verdict.
     """
-    problem = oracle.status()
+    problem = oracle.status(cases=not oracle.handle.slow)  # of a slow task, the judged cases alone are made
     if problem is not None:
         status, why = problem
         return Verdict(status=status, fault="task", stage="lint", message=why)

@@ -21,9 +21,9 @@ from hipwright.verify.worker.watched import RunSetting, WatchedCandidate
 class CpuWorker:
     """Service of a candidate session.
 
-    init: text, knobs, and for kernels that run: so (path), wave, launch_limit_s; on a simulated target executor (path)
-    and checked, and so is the program that it runs. mode: "run"; "noop" replaces kernels
-    by nothing; "trace" only traces. draws: whether the task draws random numbers. table: the state table.
+    init: text, knobs, and for kernels that run: so (path), wave, launch_limit_s, repeats (path, `CpuLauncher`); on a
+    simulated target executor (path) and checked, and so is the program that it runs. mode: "run"; "noop" replaces
+    kernels by nothing; "trace" only traces. draws: whether the task draws random numbers. table: the state table.
     """
 
     def __init__(self, init: dict[str, Any], table: Tree) -> None:
@@ -76,4 +76,4 @@ class CpuWorker:
         so, signatures = self._init["so"], self._parsed.signatures
         if executor := self._init.get("executor"):
             return SimLauncher(executor, so, signatures, checked=bool(self._init["checked"]), **options)
-        return CpuLauncher(so, signatures, wave=int(self._init["wave"]), **options)
+        return CpuLauncher(so, signatures, wave=int(self._init["wave"]), repeats=self._init.get("repeats"), **options)
