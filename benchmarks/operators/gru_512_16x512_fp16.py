@@ -1,0 +1,17 @@
+"""A GRU of 512 units over 512 steps of 16 sequences, half numbers."""
+
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.GRU(128, 512, batch_first=True).half()
+
+    def forward(self, x):
+        return self.layers(x)[0]
+
+
+def get_inputs():
+    return [torch.randn(16, 512, 128, dtype=torch.float16)]

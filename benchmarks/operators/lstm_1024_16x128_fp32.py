@@ -1,0 +1,17 @@
+"""An LSTM of 1024 units over 128 steps of 16 sequences."""
+
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.LSTM(128, 1024, batch_first=True)
+
+    def forward(self, x):
+        return self.layers(x)[0]
+
+
+def get_inputs():
+    return [torch.randn(16, 128, 128)]
