@@ -34,7 +34,7 @@ FULL_ELEMENTS = 1 << 21  # inputs, parameters and buffers of a workload that is 
 FULL_OPERATIONS = float(1 << 34)  # of its products and convolutions
 LAST_ELEMENTS = 1 << 30  # likewise, where no other shapes can be had
 LAST_OPERATIONS = float(1 << 37)
-LAST_FAMILIES = ("given", "offset", "normal", "scales")
+LAST_FAMILIES = ("given", "offset", "normal", "scales", "strided", *draws.SPECIAL)
 """What runs there beside secret inputs: a reference of 2^37 operations takes a minute for each."""
 LONG_OUTPUTS = 1 << 22
 """Elements of one call's outputs from which few families run too, such as gradients of all parameters: six results of a

@@ -20,11 +20,14 @@ _LARGE = 1 << 17  # elements of a workload that is run with one family alone
 
 
 class AdmittedStage:
-    """Chooses cases for one program. affordable: whether the target can run a case's workload in time."""
+    """Chooses cases for one program. allowed: whether a workload may be judged for its sides of comparisons, which are
+    left to guards where it may not.
+    """
 
     def __init__(self, parsed: Parsed, knobs: Mapping[str, int], oracle: Oracle) -> None:
         self.oracle, self.parsed = oracle, parsed
         self.shapes = AdmittedShapes.of(parsed, knobs, oracle)
+        self.allowed: Callable[[Workload], bool] = lambda _: True
         self.chosen: list[str] = []  # workloads that take sides of their own
 
     def cases(
@@ -38,7 +41,8 @@ class AdmittedStage:
         """Cases of workloads that take other sides than `main` does, and of sizes drawn in secret.
 
         skipped: names of planned workloads that the program declines or that were not run. own_families: whether the
-        task's own workloads run with adversarial values anyway.
+        task's own workloads run with adversarial values anyway. affordable: whether the target can run a workload in
+        time.
         """
         if self.shapes is None:
             return []
@@ -46,12 +50,15 @@ class AdmittedStage:
         planned = [p.workload for p in self.oracle.planned() if p.workload.name not in known]
         full = {p.workload.name for p in self.oracle.planned() if p.role == "full"}
         others = [one for one in planned if one.name != main.workload.name]
-        others = [one for one in others if affordable(one) and self.judges(one)]
+        others = [one for one in others if one.name not in full or affordable(one)]
+        others = [one for one in others if self.allowed(one) and self.judges(one)]
         thorough = [one for one in others if own_families and one.name in full]
         plain = [one for one in others if one not in thorough]
         drawn = self.shapes.drawn(main.workload, [*known, *(one.name for one in planned)])
         plain += [one for one in drawn if affordable(one) and self.judges(one)]
-        chosen = self.shapes.choose([main.workload, *thorough], plain, self.judges, affordable)
+        chosen = self.shapes.choose(
+            [main.workload, *thorough], plain, self.judges, lambda one: affordable(one) and self.allowed(one)
+        )
         self.chosen = [workload.name for workload in chosen]
         found: dict[VerificationCase, None] = {}
         for workload in dict.fromkeys([*drawn, *chosen]):

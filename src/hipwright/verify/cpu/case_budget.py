@@ -5,12 +5,13 @@ predicted from counts, so that a busy machine leaves nothing out. What always ru
 
 | what | what nothing else would find |
 |---|---|
-| `LEAST_FAMILIES` on the main workload | own values; unaligned access; signs; all magnitudes |
+| `LEAST_FAMILIES` on the main workload | unaligned and strided access; signs; all magnitudes; named values |
 | checked calls, launch orders, poisons, calls in a row | races, leftovers of earlier calls, results that are kept |
 | the family `scales` at the first unseen shape | code that is written for the main workload's sizes |
+| shapes of secret sizes that the guards admit | code that is written for all shapes of the plan |
 | the first family at the task's own shapes, and one adversarial one | code that the given sizes alone reach |
 
-Shapes for sides that the guards admit need no minimum: what is not judged is left to a guard (docs/verification.md).
+Shapes for sides of comparisons need no minimum: what is not judged is left to a guard (docs/verification.md).
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from hipwright.records import Build, Program, Verdict, Workload
 from hipwright.sandbox import Limits, Zygote
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu.sides import TargetSide
+from hipwright.verify.admitted.stage import AdmittedStage
 from hipwright.verify.candidate import LAUNCH_LIMIT_S, CallReply, CandidateSession
 from hipwright.verify.case_draws import TRIALS, VerificationCase
 from hipwright.verify.cpu.ahead import CasesAhead
@@ -86,9 +87,16 @@ class CpuCases(Verification):
         return [family for family in known if family in kept]
 
     def unseen_pairs(self) -> list[tuple[PlannedWorkload, str]]:
-        """As on every target, as far as the budget goes: first the family of all magnitudes, at the smallest shape."""
+        """As on every target, as far as the budget goes: first the family of all magnitudes, at the smallest shape of
+        the task's kind.
+        """
         found = super().unseen_pairs()
-        order = sorted(found, key=lambda pair: (pair[1] != "scales", _size(pair[0].workload)))
+
+        def turn(pair: tuple[PlannedWorkload, str]) -> tuple[bool, bool, int]:
+            workload = pair[0].workload
+            return pair[1] != "scales", not self.oracle.of_kind(workload.name), _size(workload)
+
+        order = sorted(found, key=turn)
         kept = [pair for pair in order if pair is order[0] or self._allowed(pair[0].workload.name, pair[1])]
         return [pair for pair in found if pair in kept]
 
@@ -137,9 +145,13 @@ class CpuCases(Verification):
         """Whether the counts so far predict that a call takes little time. so_far: the counts to go by."""
         slower = CHECKED_SLOWDOWN if self.checks["gate"] == "fast" else 1
         held = sum(prod(spec.shape) for spec in workload.specs)
-        if slower * (so_far or self.seconds).of(held) > ADMITTED_SECONDS:
-            return False
-        return self.budget.allows(workload.name, ADMITTED_CASES * self.case_seconds(workload.name))
+        return slower * (so_far or self.seconds).of(held) <= ADMITTED_SECONDS
+
+    def stage(self, parsed: Parsed | None, program: Program) -> AdmittedStage | None:
+        """As on every target; what is judged for its sides alone is within the budget."""
+        if (found := super().stage(parsed, program)) is not None:
+            found.allowed = lambda one: self.budget.allows(one.name, ADMITTED_CASES * self.case_seconds(one.name))
+        return found
 
     def note_launches(self, case: VerificationCase, answer: CallReply) -> None:
         """Keeps what ran with checks and without, and what it took."""
