@@ -170,9 +170,10 @@ def _put(replaced: ExitStack, owner: Any, name: str, value: Any) -> None:
 _process = ExitStack()
 
 
-def in_this_process(context: AbstractContextManager[Any]) -> None:
-    """Enters a context for as long as the process lives."""
-    _process.enter_context(context)
+def in_this_process(*contexts: AbstractContextManager[Any]) -> None:
+    """Enters contexts for as long as the process lives."""
+    for context in contexts:
+        _process.enter_context(context)
 
 
 @contextmanager

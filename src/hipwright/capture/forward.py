@@ -175,8 +175,8 @@ def _export(model: torch.nn.Module, args: tuple[Any, ...], free: int | Varying |
         no_fixed_state(lifted, dict(model.named_parameters()) | dict(model.named_buffers()))
         if writes_to_narrows(exported.graph):
             raise TaskError("cannot capture: a write to a narrow that starts where a tensor says", hint=UNTRACED)
-        if transforms(exported.graph):
-            raise Transformed
+        for place in transforms(exported.graph):
+            raise Transformed(place)
         traced = {node.name: node for node in exported.graph.nodes}
         _no_unused_draws(exported)
         table = decompositions()

@@ -24,6 +24,7 @@ from hipwright.capture.backward_operators import STATEFUL, decompositions
 from hipwright.capture.fx_nodes import Builder, access_of, calls_of, nest, same_shapes
 from hipwright.capture.graph import Graph, Input, Mutation
 from hipwright.capture.plain_attributes import no_fixed_state
+from hipwright.capture.value_dependent import at_node
 from hipwright.errors import TaskError
 
 _SAME = ("aten.detach.default", "aten.alias.default")
@@ -34,9 +35,11 @@ _TRANSFORMS, _LOST = "torch._functorch.predispatch", "fake tensor in the exporte
 class Transformed(TaskError):
     """A forward calls torch.vmap or flex_attention, whose operators an exported graph has as those of one row."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: str = "") -> None:
+        at = f"{place}: " if place else ""
         super().__init__(
-            "cannot capture: torch.export does not trace torch.vmap and flex_attention", hint="give it as a task file"
+            f"cannot capture: {at}torch.export does not trace torch.vmap and flex_attention",
+            hint="give the module as a task file (docs/tasks.md), whose forward may call them",
         )
 
 
@@ -47,13 +50,16 @@ def transforms_refused() -> Iterator[None]:
         yield
     except RuntimeError as error:
         if _LOST in str(error):
-            raise Transformed from error
+            raise Transformed() from error
         raise
 
 
-def transforms(graph: torch.fx.Graph) -> bool:
-    """Whether a graph that torch.export traced, not decomposed yet, holds transforms of functions (torch.vmap)."""
-    return any(getattr(node.target, "__module__", None) == _TRANSFORMS for node in graph.nodes)
+def transforms(graph: torch.fx.Graph) -> Iterator[str]:
+    """The statements of transforms of functions (torch.vmap) in a graph that torch.export traced, not decomposed yet;
+    "" for one that is not known.
+    """
+    held = [node for node in graph.nodes if getattr(node.target, "__module__", None) == _TRANSFORMS]
+    return map(at_node, sorted(held, key=lambda node: not at_node(node)))
 
 
 def trace(model: torch.nn.Module, args: Sequence[Any], names: Sequence[str], dynamic: bool) -> Graph:

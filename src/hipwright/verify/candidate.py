@@ -58,8 +58,7 @@ class CallReply:
         return found
 
 
-PATIENCE = 8.0
-"""Times its limit that a call may take where other processes have the processors."""
+PATIENCE = 8.0  # times its limit that a call may take where other processes have the processors
 BUSY_SHARE = 0.05
 """The part of its time for which a process that works has a processor at least; one that waits has less."""
 

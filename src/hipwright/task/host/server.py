@@ -50,8 +50,7 @@ class TaskHost:
 
     def __init__(self, init: dict[str, Any], bundle: Tree) -> None:
         lockdown("task")
-        in_this_process(attention_dense())
-        in_this_process(loops_written_out())
+        in_this_process(attention_dense(), loops_written_out())
         _phase("running the file")
         self.file = TaskModule(init["name"], init["source"])
         _phase("Model(...)")
