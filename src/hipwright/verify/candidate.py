@@ -64,10 +64,10 @@ BUSY_SHARE = 0.05
 
 
 class CandidateSession:
-    """A process that runs one build. A context manager.
+    """A process that runs one build, as a context manager.
 
-    so: the built library, or the program that `executor` runs, watched for races where `checked`; None replaces kernels
-    by no-ops. repeats: runs launches that repeat checked ones. draws: whether the task draws random numbers.
+    so: the library, or the program that `executor` runs, watched for races where `checked`; None: kernels are no-ops.
+    repeats: runs launches that repeat checked ones. draws: whether the task draws random numbers.
     """
 
     def __init__(
