@@ -48,7 +48,7 @@ def get_inputs():
 """
 WRONG = {
     "another epsilon": ("1e-05f", "1e-04f"),
-    "a window without its last column": ("pool_max(acc, span[kx])", "pool_max(acc, span[kx < 3 ? kx : 2])"),
+    "a window without its last column": ("pool_max(acc, value[q])", "pool_max(acc, value[q < 3 ? q : 2])"),
     "a product without the last channels": ("c < 12", "c < 11"),
     "a pair's variance by one element less": ("(float)x_3_out + 1e-05f", "(float)(x_3_out - 1) + 1e-05f"),
 }
