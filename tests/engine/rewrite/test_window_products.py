@@ -180,5 +180,7 @@ def test_default_rule(layer: nn.Module, shape: tuple[int, ...], default: bool) -
     key = f"product:{kind_of(layer)}"
     assert author(graph, {SPLIT: True}).space[key].default == default
     assert author(graph).space[key].default is False, "measured on no other GPU"
-    off = author(graph, {SPLIT: True, key: False, f"image:{kind_of(layer)}": False}).program.text
+    off = author(
+        graph, {SPLIT: True, key: False, f"image:{kind_of(layer)}": False, f"pad:{kind_of(layer)}": False}
+    ).program.text
     assert f"{kind_of(layer)}_part" not in off
