@@ -21,7 +21,6 @@ SIZE_HINT = (
     "a graph holds for all values: choose with torch.where or a mask of fixed size instead of boolean indexing, and "
     "sum over all rows with weights of 0 instead of picking some"
 )
-LOOP_HINT = "a graph holds for all values: take the most steps in every call, and keep earlier results with torch.where"
 UNTRACED = "the engine needs a forward that torch.export traces"
 _NUMBER = re.compile(r"\.(?:item|tolist|numpy)\(|\b(?:int|float|bool)\(")
 _BRANCH = re.compile(r"^(?:if|elif|while|assert)\b|\bif\b.*\belse\b")
@@ -58,8 +57,6 @@ def explained(problem: Exception, model: torch.nn.Module) -> TaskError | None:
     place, code = _statement(problem, model)
     if _NUMBER.search(code):
         what, hint = "what is taken as a number depends on the values of a tensor", NUMBER_HINT
-    elif "while_loop(" in code:
-        what, hint = "how many steps are taken depends on the values of a tensor", LOOP_HINT
     elif _BRANCH.search(code):
         what, hint = "what runs next depends on the values of a tensor", BRANCH_HINT
     else:
