@@ -119,8 +119,8 @@ def flows(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return x / y + y / (x * x + 1) + (x + y) / (y * y + 2) + x / (y.abs() + 3)
 
 
-def test_many_divisions_of_floats_may_be_approximate() -> None:
-    """A choice where a kernel has one for each eight bytes that it moves; by default they are rounded."""
+def test_many_divisions_of_floats_are_approximate() -> None:
+    """Where chosen, of kernels with one for each eight bytes that they move; by default they are rounded."""
     generator = torch.Generator().manual_seed(0)
     inputs = [torch.randn(9, 130, generator=generator) for _ in range(2)]
     assert "divide_approx(" not in check(Op(flows), inputs)
