@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch._higher_order_ops.scan import scan
 
 from hipwright.capture.forward import capture
 from hipwright.capture.graph import Graph, Mutation
@@ -251,16 +250,10 @@ class Foreign(torch.nn.Module):
         return torch.relu(doubled(x))
 
 
-class Rows(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> Any:
-        return scan(lambda kept, row: (kept + row, kept * 2), x[0], x)
-
-
-@pytest.mark.parametrize(("model", "said"), [(Foreign(), "hipwright_tests.doubled"), (Rows(), "scan")])
-def test_operators_that_are_not_torchs_are_named(model: torch.nn.Module, said: str) -> None:
-    with pytest.raises(TaskError, match=rf"test_capture.*|line \d+.*{said}") as raised:
-        capture(model, [torch.randn(4, 4)])
-    assert said in raised.value.message and raised.value.hint
+def test_operators_that_are_not_torchs_are_named() -> None:
+    with pytest.raises(TaskError, match=r"hipwright_tests\.doubled") as raised:
+        capture(Foreign(), [torch.randn(4, 4)])
+    assert raised.value.hint
 
 
 class Masked(torch.nn.Module):
